@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= auto
 
 DEMO := demo-data
 
-.PHONY: help setup build demo test test-long test-rocksdb lint fmt bench docs clean
+.PHONY: help setup build demo test test-long fuzz test-rocksdb lint fmt bench docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -15,14 +15,19 @@ help: ## this list
 setup: ## install what the other recipes need and the machine lacks
 	@scripts/setup.sh
 
-build: setup ## the release binary, target/release/esker (no RocksDB)
+build: ## the release binary, target/release/esker (no RocksDB)
+	@scripts/setup.sh build
 	cargo build --release --locked --bin esker
 
 .PHONY: install-fs
 install-fs: setup ## libesker_fs, its header and pkg-config file, below PREFIX (/usr/local)
 	scripts/install-fs.sh "$(or $(PREFIX),/usr/local)"
 
-demo: build darshan-logs ## import real Darshan logs and show where a result came from
+demo: ## import real Darshan logs and show where a result came from
+	@scripts/setup.sh build
+	@crates/import/tests/fetch-darshan.sh --logs-only
+	# Compiled fast rather than to be fast, and without the workers of SPARQL: half of the processor time of `make build`.
+	cargo build --profile demo --locked --bin esker --no-default-features
 	@scripts/demo.sh $(DEMO)
 
 .PHONY: darshan-logs
@@ -39,22 +44,7 @@ slurm: setup
 	@crates/cli/tests/fetch-slurm.sh
 
 test: setup darshan-logs origin-servers slurm ## every test that fits into minutes
-	cargo build --locked --bin esker
-	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker cargo test --locked
-	scripts/check-demo.sh
-	scripts/check-collective.sh
-	scripts/check-sparql-clients.sh
-	scripts/check-fsspec.sh
-	scripts/check-python.sh
-	scripts/check-notebooks.sh
-	scripts/check-openlineage.sh
-	scripts/check-harvest.sh
-	scripts/check-packaging.sh
-	scripts/check-prov.sh
-	scripts/check-ro-crate.sh
-	scripts/check-mcp.sh
-	scripts/check-docs.sh
-	scripts/check-web.sh
+	scripts/test.py
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
 	cargo build --locked --release --bin esker
@@ -69,10 +59,14 @@ test-spark: setup darshan-logs ## Apache Spark reads an exported graph, and send
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker scripts/check-spark.sh
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker scripts/check-openlineage.sh spark
 
+fuzz: ## every fuzz target for ten minutes, with its corpus kept: fuzz/README.md
+	scripts/setup.sh fuzz
+	scripts/fuzz.sh
+
 test-rocksdb: setup ## the RocksDB back end: compiles some 350 C++ files first
 	scripts/setup.sh rocksdb
 	# In one call: two would compile the C++ twice, for each has features of its own.
-	cargo test --locked -p esker-store-rocksdb -p esker --features esker/rocksdb
+	cargo test --locked -p esker-store-rocksdb -p esker-database --features esker-database/rocksdb
 
 lint: setup ## formatting, clippy, spelling, licences
 	cargo fmt --all --check
@@ -90,7 +84,7 @@ bench-boss: build ## objects beside SQLite, DuckDB and PostgreSQL: the table in 
 	scripts/bench-boss.sh
 
 .PHONY: dist
-dist: ## the source archive with all crates in it, target/dist/esker-VERSION.tar.gz: builds without a network
+dist: ## the source archive with all crates in it, target/dist/esker-VERSION.tar.gz (builds without a network), its SBOM and SHA256SUMS
 	scripts/dist.sh
 
 docs: setup ## the documentation site, target/docs, and the API documentation

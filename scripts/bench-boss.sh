@@ -22,9 +22,13 @@ if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
     "${run[@]}" apt-get install -y -qq --no-install-recommends postgresql
 fi
 venv=$target/boss-peers
-if [ ! -x "$venv/bin/python" ]; then
+requirements=scripts/requirements/bench-boss.txt
+wanted=$(sha256sum <"$requirements")
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+    rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check 'duckdb==2.0.0' 'numpy==2.4.6' 'psycopg[binary]==3.3.9'
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 
 "$esker" bench boss --write-data "$scratch/boss.csv"

@@ -3,14 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=4.1.2
+requirements=scripts/requirements/check-collective.txt
+wanted=$(sha256sum <"$requirements")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=${ESKER_MPI4PY_DIR:-target/mpi4py}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$version" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "mpi4py==$version"
-    echo "$version" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 python=$(realpath "$venv")/bin/python
 scratch=$(mktemp -d)

@@ -4,15 +4,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19'
+requirements=scripts/requirements/check-docs.txt
+wanted=$(sha256sum <"$requirements")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=$(realpath -m "${ESKER_DOCS_DIR:-target/docs-venv}")
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 if [ "${1:-}" != build ]; then
     # What pages read, beside what they make: real logs, headers' libraries, etcd. `make test` has brought them.

@@ -3,18 +3,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='fsspec==2026.9.0 pytest==9.2.0 hatchling==1.33.0 mypy==2.4.1'
+requirements=scripts/requirements/check-fsspec.txt
+wanted=$(sha256sum <"$requirements")
 ESKER_BIN=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 export ESKER_BIN
 venv=${ESKER_FSSPEC_DIR:-target/fsspec}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
-# Built and installed as its users do, so that fsspec finds it by its entry point.
+# Built and installed as its users do, so that fsspec finds it by its entry point. What we build ourselves has no hash to compare with.
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall python/esker-fsspec
 "$venv/bin/mypy" --strict --cache-dir "$venv/mypy" python/esker-fsspec/src
 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/esker-fsspec/tests

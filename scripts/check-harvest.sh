@@ -4,16 +4,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='astropy==8.0.2 h5py==3.16.0 netCDF4==1.7.5.1.post1 numpy==2.4.6 zarr==3.1.6 ruff==0.17.6'
+requirements=scripts/requirements/check-harvest.txt
+wanted=$(sha256sum <"$requirements")
 ESKER_BIN=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 export ESKER_BIN
 venv=${ESKER_HARVEST_DIR:-target/harvest}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 "$venv/bin/ruff" check --quiet --no-cache --isolated --line-length 150 --select E,F,W,I,B \
     crates/cli/src/commands/harvest/worker.py scripts/harvest

@@ -3,15 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='mcp==2.3.0'
+requirements=scripts/requirements/check-mcp.txt
+wanted=$(sha256sum <"$requirements")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=$(realpath -m "${ESKER_MCP_DIR:-target/mcp}")
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 scratch=$(mktemp -d)
 trap 'kill "${server:-0}" 2>/dev/null || true; rm -rf "$scratch"' EXIT

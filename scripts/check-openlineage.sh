@@ -4,16 +4,22 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='openlineage-python==1.54.0 openlineage-dbt==1.54.0 dbt-core==1.10.23 dbt-duckdb==1.10.1'
-[ "${1:-}" != spark ] || versions='pyspark==3.5.7'
+requirements=scripts/requirements/check-openlineage${1:+-$1}.txt
+build=scripts/requirements/build.txt
 listener=1.53.0
+wanted=$listener:$(sha256sum "$requirements" "$build")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=$(realpath -m "${ESKER_OPENLINEAGE_DIR:-target/openlineage}")${1:+-$1}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
+    # PyPI has pyspark as a source archive alone: what builds it is pinned, too.
+    isolation=()
+    if [ "${1:-}" = spark ]; then
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$build"
+        isolation=(--no-build-isolation)
+    fi
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "${isolation[@]}" --require-hashes -r "$requirements"
     if [ "${1:-}" = spark ]; then
         cat >"$venv/pom.xml" <<XML
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -24,9 +30,9 @@ if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
   </dependencies>
 </project>
 XML
-        mvn -q -B -f "$venv/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$venv/jars"
+        mvn -q -B --strict-checksums -f "$venv/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$venv/jars"
     fi
-    echo "$versions" >"$venv/complete"
+    echo "$wanted" >"$venv/complete"
 fi
 scratch=$(mktemp -d)
 trap 'kill "${server:-0}" 2>/dev/null || true; rm -rf "$scratch"' EXIT

@@ -5,18 +5,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # cwltool wants another version of prov than the one that is compared with.
-cwltool='cwltool==3.2.20260720092025'
-package='prov==3.2.3 lxml==6.1.3 rdflib==7.6.0'
+cwltool=scripts/requirements/check-prov-cwltool.txt
+package=scripts/requirements/check-prov.txt
+wanted=$(sha256sum "$cwltool" "$package")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venvs=$(realpath -m "${ESKER_PROV_DIR:-target/prov}")
-if [ "$(cat "$venvs/complete" 2>/dev/null)" != "$cwltool $package" ]; then
+if [ "$(cat "$venvs/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venvs"
     python3 -m venv "$venvs/cwltool"
-    "$venvs/cwltool/bin/pip" install --quiet --disable-pip-version-check "$cwltool"
+    "$venvs/cwltool/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$cwltool"
     python3 -m venv "$venvs/prov"
-    # shellcheck disable=SC2086
-    "$venvs/prov/bin/pip" install --quiet --disable-pip-version-check $package
-    echo "$cwltool $package" >"$venvs/complete"
+    "$venvs/prov/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$package"
+    echo "$wanted" >"$venvs/complete"
 fi
 here=$PWD
 # Many small databases: in memory where there is some.

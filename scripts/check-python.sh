@@ -3,16 +3,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='duckdb fsspec hatchling hypothesis igraph ipykernel ipython mypy nbclient nbformat networkx numpy pandas>=2.2 polars>=1 pyarrow>=14 pytest ruff'
+requirements=scripts/requirements/check-python.txt
+wanted=$(sha256sum <"$requirements")
 venv=$(realpath -m "${ESKER_PYTHON_DIR:-target/python}")
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 "$venv/bin/ruff" check --quiet --no-cache python/src python/tests python/build
+# What we build ourselves has no hash to compare with, and needs nothing from elsewhere.
 # What `cargo test` has compiled is packed; only the extension and the command are linked anew.
 export ESKER_WHEEL_PROFILE=${ESKER_WHEEL_PROFILE:-dev}
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall ./python

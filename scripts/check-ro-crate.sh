@@ -5,16 +5,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # rocrate 0.13 has the context of RO-Crate 1.1 in it.
-versions='roc-validator==0.13.0 rocrate==0.13.0'
+requirements=scripts/requirements/check-ro-crate.txt
+wanted=$(sha256sum <"$requirements")
 ESKER=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 export ESKER
 venv=$(realpath -m "${ESKER_RO_CRATE_DIR:-target/ro-crate}")
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 here=$PWD
 scratch=$(mktemp -d)

@@ -5,11 +5,15 @@ cd "$(dirname "$0")/.."
 
 command -v java >/dev/null || { echo "Spark needs Java 17 or newer: apt-get install default-jre-headless" >&2; exit 1; }
 venv=$(realpath -m "${ESKER_SPARK_DIR:-target/spark}")
-if [ ! -e "$venv/complete" ]; then
+requirements=scripts/requirements/check-spark.txt
+wanted=$(sha256sum "$requirements" scripts/requirements/build.txt)
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check 'pyspark>=4'
-    touch "$venv/complete"
+    # PyPI has pyspark as a source archive alone: what builds it is pinned, too.
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r scripts/requirements/build.txt
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}
 scratch=$(mktemp -d)

@@ -33,7 +33,7 @@ if [ "$(cat "$kept/complete" 2>/dev/null)" != "$jena $yasgui" ]; then
   </dependencies>
 </project>
 XML
-    mvn -q -B -f "$kept/pom.xml" dependency:copy-dependencies -DoutputDirectory="$(realpath "$kept")/jars"
+    mvn -q -B --strict-checksums -f "$kept/pom.xml" dependency:copy-dependencies -DoutputDirectory="$(realpath "$kept")/jars"
     (cd "$kept" && npm pack --silent "@zazuko/yasgui@$yasgui" >/dev/null && tar xzf zazuko-yasgui-*.tgz package/build)
     echo "$jena $yasgui" >"$kept/complete"
 fi
@@ -41,7 +41,10 @@ kept=$(realpath "$kept")
 scripts=$(realpath scripts)
 scratch=$(mktemp -d)
 cd "$scratch"
-"$esker" serve lab.esker --create --quiet --listen 127.0.0.1:0 --port-file port &
+# YASGUI's page is of another origin than the server, which has to name it.
+page=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+printf '[sparql]\nread_origins = ["http://127.0.0.1:%s"]\n' "$page" >server.toml
+"$esker" serve lab.esker --create --quiet --config server.toml --listen 127.0.0.1:0 --port-file port &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$scratch"' EXIT
 for _ in $(seq 200); do
@@ -49,4 +52,4 @@ for _ in $(seq 200); do
     sleep 0.05
 done
 java -cp "$kept/jars/*" "$scripts/SparqlClients.java" "http://$(cat port)"
-python3 "$scripts/yasgui.py" "http://$(cat port)" "$kept/package/build"
+python3 "$scripts/yasgui.py" "http://$(cat port)" "$kept/package/build" "$page"

@@ -3,15 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='rdflib==7.1.4 SPARQLWrapper==2.0.0'
+requirements=scripts/requirements/check-sparql-clients.txt
+wanted=$(sha256sum <"$requirements")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=${ESKER_SPARQL_CLIENTS_DIR:-target/sparql-clients}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
-    echo "$versions" >"$venv/complete"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+    echo "$wanted" >"$venv/complete"
 fi
 python=$(realpath "$venv")/bin/python
 script=$(realpath scripts/sparql_clients.py)

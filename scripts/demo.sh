@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=${1:-demo-data}
-esker=${CARGO_TARGET_DIR:-target}/release/esker
+esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/demo/esker}
 logs=${ESKER_DARSHAN_DIR:-target/darshan}/logs/darshan/examples/darshan-graph
 run() { printf '\n$ esker %s\n' "$*"; "$esker" "$@"; }
 

@@ -1,37 +1,46 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and this machine lacks. Safe to run again; says only what it does.
+#
+#   scripts/setup.sh           what `make test` needs
+#   scripts/setup.sh build     what building needs, and the demo: a C compiler, make, Python
+#   scripts/setup.sh fuzz      what `make fuzz` needs as well
+#   scripts/setup.sh rocksdb   what `make test-rocksdb` needs as well
 set -euo pipefail
 
 need_command() { command -v "$1" >/dev/null 2>&1; }
 missing=()
 need_command cc || missing+=(gcc libc6-dev)
 need_command make || missing+=(make)
-# etcd's client generates its messages when it is built.
-{ need_command protoc && [ -e /usr/include/google/protobuf/descriptor.proto ]; } || missing+=(protobuf-compiler libprotobuf-dev)
 need_command python3 || missing+=(python3)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
-# Tests of access show tokens over HTTP.
-need_command curl || missing+=(curl)
-# Programs that the tests of the mount run in it.
-need_command git || missing+=(git)
-need_command unzip || missing+=(unzip)
-# Tests of collective searches run real MPI ranks.
-need_command mpirun || missing+=(openmpi-bin)
-# Tests of the preload library compile a program of theirs.
-need_command mpicc || missing+=(libopenmpi-dev)
-# Tests of origins run OpenSSH's server and client.
-need_command ssh || missing+=(openssh-client)
-[ -x /usr/sbin/sshd ] || missing+=(openssh-server)
-# Tests of FTP make authorities and certificates.
-need_command openssl || missing+=(openssl)
-# Tests of far servers make network namespaces.
-need_command ip || missing+=(iproute2)
-# Commands that the book shows.
-need_command strace || missing+=(strace)
-need_command zstd || missing+=(zstd)
-need_command setfattr || missing+=(attr)
-# The console's pages are tried in a browser.
-[ -n "${ESKER_CHROMIUM:-}" ] || need_command chromium || need_command chromium-browser || need_command google-chrome || missing+=(chromium)
+if [ "${1:-}" != build ]; then
+    # Tests of access show tokens over HTTP.
+    need_command curl || missing+=(curl)
+    # Programs that the tests of the mount run in it.
+    need_command git || missing+=(git)
+    need_command unzip || missing+=(unzip)
+    # Tests of collective searches run real MPI ranks.
+    need_command mpirun || missing+=(openmpi-bin)
+    # Tests of the preload library compile a program of theirs.
+    need_command mpicc || missing+=(libopenmpi-dev)
+    # Tests of origins run OpenSSH's server and client.
+    need_command ssh || missing+=(openssh-client)
+    [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+    # Tests of FTP make authorities and certificates.
+    need_command openssl || missing+=(openssl)
+    # Tests of far servers make network namespaces.
+    need_command ip || missing+=(iproute2)
+    # Commands that the book shows.
+    need_command strace || missing+=(strace)
+    need_command zstd || missing+=(zstd)
+    need_command setfattr || missing+=(attr)
+    # The console's pages are tried in a browser.
+    [ -n "${ESKER_CHROMIUM:-}" ] || need_command chromium || need_command chromium-browser || need_command google-chrome || missing+=(chromium)
+fi
+if [ "${1:-}" = fuzz ]; then
+    # libFuzzer is C++.
+    need_command c++ || missing+=(g++)
+fi
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
     # RocksDB's bindings are generated when they are built.

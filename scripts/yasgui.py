@@ -1,7 +1,7 @@
 """YASGUI in a browser, served from another origin than the server that it asks: a query typed, the table read back.
 
-Run by scripts/check-sparql-clients-long.sh as `python3 yasgui.py SERVER FOLDER`, where FOLDER holds YASGUI's script and
-style. The browser is driven by WebDriver's own protocol.
+Run by scripts/check-sparql-clients-long.sh as `python3 yasgui.py SERVER FOLDER PORT`, where FOLDER holds YASGUI's script and
+style, and the page is served at PORT of this machine, which the server has among its `sparql.read_origins`. The browser is driven by WebDriver's own protocol.
 """
 
 import functools
@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
-server, folder = sys.argv[1:]
+server, folder, port_of_page = sys.argv[1:]
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 PAGE = """<!doctype html><title>YASGUI</title><link rel="stylesheet" href="yasgui.min.css">
 <div id="yasgui"></div><script src="yasgui.min.js"></script>
@@ -78,7 +78,7 @@ def insert(text):
     urllib.request.urlopen(request).close()
 
 
-files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=folder))
+files = http.server.ThreadingHTTPServer(("127.0.0.1", int(port_of_page)), functools.partial(Files, directory=folder))
 threading.Thread(target=files.serve_forever, daemon=True).start()
 origin = f"http://127.0.0.1:{files.server_port}"
 insert("INSERT DATA { <http://example.org/y> <http://example.org/name> 'from the server', 42, 'sieben'@de }")

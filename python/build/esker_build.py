@@ -32,7 +32,7 @@ def _built() -> tuple[Path, Path]:
         # A test among the targets makes cargo count the features that tests ask for: nothing is compiled twice.
         call += ["--lib", "--bin", "esker", "--test", "tidy"]
     else:
-        call += ["-p", "esker-python", "-p", "esker-cli", "--lib", "--bin", "esker", "--no-default-features"]
+        call += ["-p", "esker-python", "-p", "esker", "--lib", "--bin", "esker", "--no-default-features"]
     call += ["--message-format", "json-render-diagnostics"]
     done = subprocess.run(call, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Path] = {}

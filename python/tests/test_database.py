@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -27,6 +29,17 @@ def lab(db):
         b.link("job:2", "read", "file:/clean.nc")
         b.link("job:2", "write", "file:/plot.png")
     return db
+
+
+def test_a_database_is_its_owners_alone(tmp_path):
+    folder = tmp_path / "lab.esker"
+    umask = os.umask(0)
+    try:
+        esker.open(str(folder), create=True).close()
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "store").stat().st_mode) == 0o700
 
 
 def test_a_vertex_comes_back_as_it_was_written(db):

@@ -1,16 +1,18 @@
-//! `authorized_keys`: lines of options, key and comment, as sshd has them, with one option more.
+//! `authorized_keys`: lines of options, key and comment, as sshd has them, with two options more.
 //!
 //! ```text
 //!  esker-role="write",expiry-time="20270101" ssh-ed25519 AAAAC3Nz… bob@lab
+//!  esker-user="1002:100,7" ssh-ed25519 AAAAC3Nz… portal
 //! ```
 //!
-//! A key without a role may read. A line that says something which cannot be held to gives no rights, and is reported with
+//! A key without a role may read. A key with a user reads what that user may read, whatever its client says. A line that says something which cannot be held to gives no rights, and is reported with
 //! its number.
 
 use crate::crypto;
 use crate::fingerprint;
 use crate::options::{Options, cut, time_text};
 use crate::role::Role;
+use esker_model::object::Asker;
 use ssh_key::PublicKey;
 use ssh_key::public::KeyData;
 use std::fmt::Write as _;
@@ -78,6 +80,11 @@ impl Line {
     /// From where it may be used, if not from everywhere.
     pub fn from(&self) -> Option<&str> {
         self.options.from.as_ref().map(crate::options::From::text)
+    }
+
+    /// As whom the key reads, if not everything.
+    pub fn user(&self) -> Option<&Asker> {
+        self.options.user.as_ref()
     }
 
     /// What the key may do for somebody at that address at that time, in seconds since 1970.
@@ -172,6 +179,8 @@ pub struct Terms {
     pub expires: Option<i64>,
     /// From where it may be used: patterns with commas between them.
     pub from: Option<String>,
+    /// As whom it reads; none if nothing is hidden from it.
+    pub user: Option<Asker>,
 }
 
 /// A line for a key. An error says what of the terms cannot be written.
@@ -185,6 +194,9 @@ pub fn line(key: &PublicKey, terms: &Terms) -> Result<String, String> {
     }
     if let Some(from) = &terms.from {
         let _ = write!(line, ",from=\"{from}\"");
+    }
+    if let Some(user) = &terms.user {
+        let _ = write!(line, ",esker-user=\"{user}\"");
     }
     let options = Options::parse(&line)?;
     let text = key.to_openssh().map_err(|e| e.to_string())?;
@@ -295,16 +307,17 @@ mod tests {
         /// Against the simplest of models: a list of keys and what each was last granted.
         #[test]
         fn what_is_granted_last_holds(
-            changes in proptest::collection::vec((0_usize..3, proptest::option::of(0_usize..3), proptest::option::of(1_i64..2_000_000_000)), 0..12),
+            changes in proptest::collection::vec((0_usize..3, proptest::option::of(0_usize..3), proptest::option::of(1_i64..2_000_000_000), proptest::option::of((1_i64..9, proptest::collection::vec(0_i64..9, 0..3)))), 0..12),
             other in "(# [a-z]{0,9}\n){0,2}",
         ) {
             let keys: Vec<HostKey> = (0..3).map(|n| HostKey::from_seed(&[n + 1; 32])).collect();
             let mut text = other.clone();
             let mut model = [None, None, None];
-            for (who, role, expires) in changes {
+            for (who, role, expires, user) in changes {
                 let role = role.and_then(|r| Role::ALL.get(r).copied());
                 let key = keys[who].public();
-                let terms = Terms { role, expires, from: None };
+                let user = user.filter(|_| matches!(role, None | Some(Role::Read))).map(|(uid, gids)| Asker { uid, gids });
+                let terms = Terms { role, expires, from: None, user };
                 text = with(&text, key.key_data(), Some(&line(key, &terms).unwrap()));
                 model[who] = Some(terms);
             }
@@ -316,6 +329,7 @@ mod tests {
                 if let Some(terms) = terms {
                     prop_assert_eq!(lines[0].role(), terms.role);
                     prop_assert_eq!(lines[0].expires(), terms.expires);
+                    prop_assert_eq!(lines[0].user(), terms.user.as_ref());
                 }
             }
             prop_assert!(text.starts_with(&other));

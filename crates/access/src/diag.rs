@@ -27,11 +27,12 @@ const REQUEST: u16 = 1;
 const FAMILIES: [u8; 2] = [2, 10];
 const TCP: u8 = 6;
 const ESTABLISHED: u8 = 1;
+const LISTENS: u8 = 10;
 
 /// What the kernel says of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It is established, and that user's.
+    /// It is in the state that was asked for, and that user's.
     User(u32),
     /// There is none that is.
     Nobody,
@@ -65,7 +66,7 @@ fn mapped(end: SocketAddr) -> SocketAddr {
 }
 
 #[allow(clippy::host_endian_bytes, reason = "the kernel wants its own order")]
-fn question(near: SocketAddr, far: SocketAddr) -> Vec<u8> {
+fn question(near: SocketAddr, far: SocketAddr, state: u8) -> Vec<u8> {
     let family = if near.is_ipv4() {
         FAMILIES[0]
     } else {
@@ -77,7 +78,7 @@ fn question(near: SocketAddr, far: SocketAddr) -> Vec<u8> {
     out.extend_from_slice(&REQUEST.to_ne_bytes());
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&[family, TCP, 0, 0]);
-    out.extend_from_slice(&(1_u32 << ESTABLISHED).to_ne_bytes());
+    out.extend_from_slice(&(1_u32 << state).to_ne_bytes());
     out.extend_from_slice(&ends(near, far));
     // No device, and whatever cookie.
     out.extend_from_slice(&[0; 4]);
@@ -90,7 +91,7 @@ fn question(near: SocketAddr, far: SocketAddr) -> Vec<u8> {
     clippy::host_endian_bytes,
     reason = "the kernel answers in its own order"
 )]
-fn told(answer: &[u8], near: SocketAddr, far: SocketAddr) -> Option<Owner> {
+fn told(answer: &[u8], near: SocketAddr, far: SocketAddr, wanted: u8) -> Option<Owner> {
     let number = |at: usize| {
         let bytes = answer.get(at..at + 4)?.try_into().ok()?;
         Some(u32::from_ne_bytes(bytes))
@@ -110,10 +111,14 @@ fn told(answer: &[u8], near: SocketAddr, far: SocketAddr) -> Option<Owner> {
     let at = HEAD_BYTES + 4;
     let said = answer.get(at..at + 36)?;
     // A socket of version 6 may have the ends of one of version 4.
-    let same = said == ends(near, far) || said == ends(mapped(near), mapped(far));
+    let same = match wanted {
+        ESTABLISHED => said == ends(near, far) || said == ends(mapped(near), mapped(far)),
+        // One that listens at all addresses is found for each.
+        _ => said.get(..2) == ends(near, far).get(..2),
+    };
     let (user, inode) = (number(at + ENDS_BYTES + 12)?, number(at + ENDS_BYTES + 16)?);
     // A port that is listened at is found instead of a connection that is not there.
-    Some(if state == ESTABLISHED && same && inode != 0 {
+    Some(if state == wanted && same && inode != 0 {
         Owner::User(user)
     } else {
         Owner::Nobody
@@ -122,15 +127,29 @@ fn told(answer: &[u8], near: SocketAddr, far: SocketAddr) -> Option<Owner> {
 
 /// Whose the established socket with these two ends is; none if the kernel cannot be asked so.
 pub(crate) fn owner_of(near: SocketAddr, far: SocketAddr) -> Option<Owner> {
+    ask(near, far, ESTABLISHED)
+}
+
+/// Whose the socket is that listens at that address; none if the kernel cannot be asked so.
+pub(crate) fn listener_of(at: SocketAddr) -> Option<Owner> {
+    let nobody = match at.ip() {
+        IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+    };
+    ask(at, SocketAddr::new(nobody, 0), LISTENS)
+}
+
+fn ask(near: SocketAddr, far: SocketAddr, state: u8) -> Option<Owner> {
     let family = AddressFamily::NETLINK;
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::DGRAM, flags, Some(SOCK_DIAG)).ok()?;
     let kernel = SocketAddrNetlink::new(0, 0);
-    sendto(&socket, &question(near, far), SendFlags::empty(), &kernel).ok()?;
+    let question = question(near, far, state);
+    sendto(&socket, &question, SendFlags::empty(), &kernel).ok()?;
     // The kernel answers before `sendto` comes back.
     let mut answer = [0; 512];
     let (length, _) = recv(&socket, &mut answer, RecvFlags::DONTWAIT).ok()?;
-    told(answer.get(..length)?, near, far)
+    told(answer.get(..length)?, near, far, state)
 }
 
 #[cfg(test)]
@@ -159,7 +178,20 @@ mod tests {
             let other = SocketAddr::new(near.ip(), 1);
             assert_eq!(owner_of(at, other), Some(Owner::Nobody));
             assert_eq!(owner_of(other, at), Some(Owner::Nobody));
-            drop(client);
+            // And a connection not for a listener.
+            assert_eq!(listener_of(at), Some(Owner::User(own)), "{address}");
+            assert_eq!(listener_of(near), Some(Owner::Nobody), "{address}");
+            drop((client, listener));
+        }
+        // One that listens at all addresses of the machine.
+        for address in ["0.0.0.0:0", "[::]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue;
+            };
+            let port = listener.local_addr().unwrap().port();
+            let at = SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), port);
+            let own = rustix::process::geteuid().as_raw();
+            assert_eq!(listener_of(at), Some(Owner::User(own)), "{address}");
         }
     }
 
@@ -167,7 +199,9 @@ mod tests {
         #[test]
         fn any_answer_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let near: SocketAddr = "127.0.0.1:1".parse().unwrap();
-            prop_assert!(!matches!(told(&bytes, near, near), Some(Owner::User(_))));
+            for state in [ESTABLISHED, LISTENS] {
+                prop_assert!(!matches!(told(&bytes, near, near, state), Some(Owner::User(_))));
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Rights given and taken, in the files of a folder.
 
 use crate::authorized::{self, AuthorizedKeys, Terms, line, named, with};
+use crate::file::{Folder, Within};
 use crate::options::time_text;
 use crate::{file, fingerprint, home, token};
 use esker_model::{Error, Result};
 use ssh_key::PublicKey;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Somebody's rights, for a list.
@@ -21,31 +21,30 @@ pub struct Listed {
     pub expires: String,
     /// From where it may be used; empty for everywhere.
     pub from: String,
+    /// As whom it reads; empty if nothing is hidden from it.
+    pub user: String,
     /// Which file says so.
     pub file: String,
-}
-
-/// Held while files are changed: one process after the other.
-fn lock(folder: &Path) -> Result<File> {
-    let failed = |e| Error::io(format!("locking `{}`", folder.display()), e);
-    let file = File::open(folder).map_err(failed)?;
-    file.lock().map_err(failed)?;
-    Ok(file)
 }
 
 fn text_of(path: &Path) -> Result<String> {
     Ok(file::read(path)?.map(|(_, text)| text).unwrap_or_default())
 }
 
+fn text_in(folder: &Folder) -> Result<String> {
+    let read = folder.read(authorized::NAME)?;
+    Ok(read.map(|(_, text)| text).unwrap_or_default())
+}
+
 /// The line of a key in the folder's file becomes one with those terms.
-pub fn grant(folder: &Path, key: &PublicKey, terms: &Terms) -> Result<()> {
+pub fn grant(folder: &(impl Within + ?Sized), key: &PublicKey, terms: &Terms) -> Result<()> {
     let line = line(key, terms).map_err(Error::Target)?;
-    let _lock = lock(folder)?;
-    let path = folder.join(authorized::NAME);
-    let text = with(&text_of(&path)?, key.key_data(), Some(&line));
-    file::replace(&path, 0o600, text.as_bytes())?;
+    let folder = folder.opened()?;
+    let _lock = folder.lock()?;
+    let text = with(&text_in(&folder)?, key.key_data(), Some(&line));
+    folder.replace(authorized::NAME, 0o600, text.as_bytes())?;
     // What the server would not read is said now.
-    file::read(&path).map(|_| ())
+    folder.read(authorized::NAME).map(|_| ())
 }
 
 /// The same in `~/.esker`, which opens all of this user's databases.
@@ -69,11 +68,12 @@ fn own_file() -> Option<PathBuf> {
 /// Takes a key's rights, or a token's. It is named by what it is (`ssh-ed25519 AAAA…`), its fingerprint or its comment. A
 /// line that says so stays, so that whoever shows the key is told that it was revoked, and so that it opens nothing even
 /// where `~/.esker` gives it rights. What was revoked comes back in words.
-pub fn revoke(folder: &Path, what: &str) -> Result<String> {
+pub fn revoke(folder: &(impl Within + ?Sized), what: &str) -> Result<String> {
     let what = what.trim();
+    let folder = folder.opened()?;
     if what.starts_with(token::PREFIX) || what.starts_with("token:") {
-        let _lock = lock(folder)?;
-        if token::forget(folder, what)? {
+        let _lock = folder.lock()?;
+        if token::forget(&folder, what)? {
             return Ok(format!("token {}", what.get(..18).unwrap_or(what)));
         }
         return Err(Error::Target(format!(
@@ -81,8 +81,7 @@ pub fn revoke(folder: &Path, what: &str) -> Result<String> {
             what.get(..18).unwrap_or(what)
         )));
     }
-    let text = text_of(&folder.join(authorized::NAME))?;
-    let file = AuthorizedKeys::parse(&text);
+    let file = AuthorizedKeys::parse(&text_in(&folder)?);
     let all = match own_file() {
         Some(path) => AuthorizedKeys::parse(&text_of(&path)?),
         None => AuthorizedKeys::default(),
@@ -97,7 +96,7 @@ pub fn revoke(folder: &Path, what: &str) -> Result<String> {
              (SHA256:…) or a comment that one key has; `esker grant … --list` shows them"
         ))
     })?;
-    grant(folder, &key, &Terms::default())?;
+    grant(&folder, &key, &Terms::default())?;
     let print = fingerprint(key.key_data());
     Ok(format!("key {print} {}", key.comment())
         .trim_end()
@@ -105,14 +104,16 @@ pub fn revoke(folder: &Path, what: &str) -> Result<String> {
 }
 
 /// Everybody's rights, and what is wrong in the files.
-pub fn list(folder: &Path) -> Result<(Vec<Listed>, Vec<String>)> {
+pub fn list(folder: &(impl Within + ?Sized)) -> Result<(Vec<Listed>, Vec<String>)> {
+    let folder = folder.opened()?;
     let (mut all, mut mistakes) = (Vec::new(), Vec::new());
-    let own = own_file();
-    for path in [Some(folder.join(authorized::NAME)), own]
-        .into_iter()
-        .flatten()
-    {
-        let text = match text_of(&path) {
+    let mut files = vec![(folder.path().join(authorized::NAME), text_in(&folder))];
+    if let Some(own) = own_file() {
+        let text = text_of(&own);
+        files.push((own, text));
+    }
+    for (path, text) in files {
+        let text = match text {
             Ok(text) => text,
             Err(e) => {
                 mistakes.push(e.to_string());
@@ -126,31 +127,39 @@ pub fn list(folder: &Path) -> Result<(Vec<Listed>, Vec<String>)> {
             role: l.role().map_or_else(String::new, |r| r.name().to_owned()),
             expires: l.expires().and_then(time_text).unwrap_or_default(),
             from: l.from().unwrap_or_default().to_owned(),
+            user: l.user().map(ToString::to_string).unwrap_or_default(),
             file: path.display().to_string(),
         }));
         let at = |m: &authorized::Mistake| format!("{}:{}: {}", path.display(), m.number, m.why);
         mistakes.extend(file.mistakes.iter().map(at));
     }
-    match token::of_folder(folder) {
+    match token::of_folder(&folder) {
         Ok(tokens) => all.extend(tokens.iter().map(|t| Listed {
             fingerprint: t.name(),
             comment: t.comment.clone(),
             role: t.role.name().to_owned(),
             expires: t.end(),
             from: String::new(),
-            file: folder.join(token::NAME).display().to_string(),
+            user: t.user.as_ref().map(ToString::to_string).unwrap_or_default(),
+            file: folder.path().join(token::NAME).display().to_string(),
         })),
         Err(e) => mistakes.push(e.to_string()),
     }
     Ok((all, mistakes))
 }
 
-/// Makes a token that opens a database for so many seconds.
-pub fn make_token(folder: &Path, role: crate::Role, seconds: u64, comment: &str) -> Result<String> {
+/// Makes a token that opens a database for so many seconds, bound to a user if one is given.
+pub fn make_token(
+    folder: &(impl Within + ?Sized),
+    opens: &token::Opens,
+    seconds: u64,
+    comment: &str,
+) -> Result<String> {
     let now = crate::rights::now();
     let end = now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
-    let _lock = lock(folder)?;
-    token::make(folder, role, end, now, comment)
+    let folder = folder.opened()?;
+    let _lock = folder.lock()?;
+    token::make(&folder, opens, end, now, comment)
 }
 
 #[cfg(test)]
@@ -167,6 +176,7 @@ mod tests {
             role: Some(Role::Write),
             expires: Some(2_000_000_000),
             from: Some("10.0.0.0/8".into()),
+            user: None,
         };
         grant(dir.path(), &key, &terms).unwrap();
         let of = || {
@@ -187,7 +197,7 @@ mod tests {
             assert!(revoke(dir.path(), name).unwrap().contains("SHA256:"));
             assert_eq!(of().0, "");
         }
-        let token = make_token(dir.path(), Role::Read, 60, "curl").unwrap();
+        let token = make_token(dir.path(), &Role::Read.into(), 60, "curl").unwrap();
         assert!(revoke(dir.path(), &token).is_ok());
         assert!(revoke(dir.path(), &token).is_err());
     }
@@ -199,8 +209,8 @@ mod tests {
         for from in ["", "a\"b", "10.0.0.0/99", "x\ny"] {
             let terms = Terms {
                 role: Some(Role::Read),
-                expires: None,
                 from: Some(from.into()),
+                ..Terms::default()
             };
             assert!(grant(dir.path(), &key, &terms).is_err(), "{from:?}");
         }

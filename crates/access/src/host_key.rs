@@ -33,8 +33,8 @@ impl std::fmt::Debug for HostKey {
 }
 
 impl HostKey {
-    /// The key of that seed.
-    pub(crate) fn from_seed(seed: &[u8; 32]) -> Self {
+    /// The key of that seed. Whoever knows the seed has the key.
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
         // 32 bytes are always a seed.
         let public = Ed25519KeyPair::from_seed_unchecked(seed)
             .ok()

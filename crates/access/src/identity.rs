@@ -179,8 +179,8 @@ impl Identities {
 
     /// Those of this user: of the agent that `SSH_AUTH_SOCK` names, then those in `~/.ssh`; or only the one that is given.
     pub fn of_user(given: Option<&Path>) -> Result<Self> {
-        let agent = std::env::var_os("SSH_AUTH_SOCK").filter(|s| !s.is_empty());
-        let home = std::env::var_os("HOME").filter(|h| !h.is_empty());
+        let agent = crate::environment::variable("SSH_AUTH_SOCK");
+        let home = crate::environment::variable("HOME");
         let folder = home.map(|h| PathBuf::from(h).join(".ssh"));
         Self::gather(
             given,

@@ -166,14 +166,35 @@ impl KnownHosts {
             )
         })?;
         let failed = |e| Error::io(format!("writing `{}`", path.display()), e);
+        // An address may come from a file that somebody else wrote: it is not to have lines put into any file.
+        let refused = |why: &str| {
+            Err(Error::Target(format!(
+                "the key of {host} is not written into `{}`: {why}",
+                path.display()
+            )))
+        };
+        if !host
+            .chars()
+            .all(|c| c.is_alphanumeric() || ".-_:%".contains(c))
+        {
+            return refused("that is no name of a host");
+        }
+        let named = path.file_name().unwrap_or_default().to_string_lossy();
+        if !named.contains("known_hosts") {
+            return refused("the name of a file for keys of servers has `known_hosts` in it");
+        }
         if let Some(folder) = path.parent() {
             file::own_folder(folder)?;
         }
         let key = PublicKey::from(key.clone()).to_openssh();
         let key = key.map_err(|e| failed(std::io::Error::other(e)))?;
         // What somebody wrote last may not end with its line.
-        let before = std::fs::read(path).unwrap_or_default();
-        let gap = if before.last().is_none_or(|b| *b == b'\n') {
+        let before = file::read(path)?.map(|(_, text)| text).unwrap_or_default();
+        let is_one = |l: &str| l.trim().is_empty() || l.starts_with('#') || line(l).is_some();
+        if !before.is_empty() && !before.lines().any(is_one) {
+            return refused("what is in it are no keys of servers");
+        }
+        let gap = if before.is_empty() || before.ends_with('\n') {
             ""
         } else {
             "\n"
@@ -228,6 +249,12 @@ impl KnownHosts {
             )),
         }
     }
+}
+
+/// What a file's text says of a server that shows a key, for fuzz targets.
+#[doc(hidden)]
+pub fn known_in(text: &str, host: &str, port: u16, key: &KeyData) -> Known {
+    look_in(Path::new("known_hosts"), text, &name_of(host, port), key)
 }
 
 fn look_in(path: &Path, text: &str, name: &str, key: &KeyData) -> Known {
@@ -314,6 +341,32 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(refused.contains("HAS CHANGED"), "{refused}");
+    }
+
+    /// An address from a stranger's file names a file of the user's as `known-hosts`.
+    #[test]
+    fn lines_go_into_files_for_keys_of_servers_only() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text, host) in [
+            (".bashrc", Some("alias ls='ls -l'\n"), "evil.example"),
+            (".profile", None, "evil.example"),
+            ("my_known_hosts.sh", Some("exit 0\n"), "evil.example"),
+            ("known_hosts", None, "x\ncurl"),
+            ("known_hosts", None, "*"),
+        ] {
+            let path = dir.path().join(name);
+            if let Some(text) = text {
+                std::fs::write(&path, text).unwrap();
+            }
+            let known = KnownHosts::in_files(vec![path.clone()]);
+            let refused = known.accept(host, 7400, &key(1), true).unwrap_err();
+            assert!(
+                refused.to_string().contains("is not written into"),
+                "{refused}"
+            );
+            let now = std::fs::read_to_string(&path).ok();
+            assert_eq!(now.as_deref(), text, "{name}");
+        }
     }
 
     proptest! {

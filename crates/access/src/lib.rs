@@ -15,32 +15,38 @@ pub mod authorized;
 mod crypto;
 #[cfg(target_os = "linux")]
 mod diag;
+pub mod environment;
 mod file;
 pub mod grants;
 pub mod host_key;
 pub mod identity;
 pub mod known_hosts;
 mod options;
+pub mod page;
 pub mod peer;
 pub mod proof;
 pub mod rights;
 pub mod role;
+mod strict;
 pub mod tls;
 pub mod token;
 
+pub use file::{Folder, Within};
 pub use host_key::HostKey;
 pub use identity::{Identities, Identity};
+pub use options::time_text;
 pub use rights::{Granted, Refused, Rights};
 pub use role::Role;
 pub use ssh_key::PublicKey;
 pub use ssh_key::public::KeyData;
+pub use strict::{By, Weakness, strict_modes};
 
 use ssh_key::HashAlg;
 use std::path::PathBuf;
 
 /// Where somebody's own files lie: `~/.esker`.
 pub fn home() -> Option<PathBuf> {
-    let home = std::env::var_os("HOME").filter(|h| !h.is_empty())?;
+    let home = environment::variable("HOME")?;
     Some(PathBuf::from(home).join(".esker"))
 }
 

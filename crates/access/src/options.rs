@@ -1,6 +1,8 @@
-//! The options before a key in `authorized_keys`: `esker-role="write",expiry-time="20270101",from="10.0.0.0/8"`.
+//! The options before a key in `authorized_keys`: `esker-role="write",expiry-time="20270101",from="10.0.0.0/8"`,
+//! `esker-user="1002:100,7"`.
 
 use crate::role::Role;
+use esker_model::object::Asker;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
@@ -14,6 +16,8 @@ pub(crate) struct Options {
     pub(crate) expires: Option<i64>,
     /// Where its owner must be.
     pub(crate) from: Option<From>,
+    /// As whom it reads; none if nothing is hidden from it.
+    pub(crate) user: Option<Asker>,
 }
 
 /// Of a key without options: it may read.
@@ -23,6 +27,7 @@ impl Default for Options {
             role: Some(Role::Read),
             expires: None,
             from: None,
+            user: None,
         }
     }
 }
@@ -126,7 +131,7 @@ impl Options {
                     let role = match value.as_str() {
                         "none" => None,
                         text => Some(Role::parse(text).ok_or_else(|| {
-                            format!("there is no role `{text}`: it is read, write, admin or none")
+                            format!("there is no role `{text}`: it is {}, or none", Role::NAMES)
                         })?),
                     };
                     options.role = role;
@@ -140,6 +145,7 @@ impl Options {
                     options.expires = Some(options.expires.map_or(seconds, |e| e.min(seconds)));
                 }
                 "from" => options.from = Some(From::parse(&value()?)?),
+                "esker-user" => options.user = Some(user_of(&value()?)?),
                 "" => return Err("an option is empty".into()),
                 _ => {
                     return Err(format!(
@@ -148,8 +154,23 @@ impl Options {
                 }
             }
         }
+        if options.user.is_some() && !matches!(options.role, Some(Role::Read) | None) {
+            return Err("option `esker-user` goes with esker-role=\"read\" only: what a user may change is not checked yet".into());
+        }
         Ok(options)
     }
+}
+
+/// The user that a key or a token is bound to.
+pub(crate) fn user_of(text: &str) -> Result<Asker, String> {
+    let user: Asker = text.parse()?;
+    if user.uid <= 0 {
+        return Err(format!(
+            "a key cannot be bound to user {}: nothing is hidden from user 0, and others are positive numbers",
+            user.uid
+        ));
+    }
+    Ok(user)
 }
 
 /// `YYYYMMDD[HHMM[SS]][Z]` as seconds since 1970, in UTC.
@@ -175,7 +196,7 @@ pub(crate) fn time_of(text: &str) -> Option<i64> {
 }
 
 /// Seconds since 1970 as `expiry-time` has them.
-pub(crate) fn time_text(seconds: i64) -> Option<String> {
+pub fn time_text(seconds: i64) -> Option<String> {
     let at = jiff::Timestamp::from_second(seconds).ok()?;
     let at = at.to_zoned(TimeZone::UTC);
     Some(at.strftime("%Y%m%d%H%M%SZ").to_string())
@@ -298,6 +319,9 @@ mod tests {
         }
         assert_eq!(Options::parse("esker-role=\"none\"").unwrap().role, None);
         assert_eq!(Options::parse("no-pty").unwrap().role, Some(Role::Read));
+        let bound = Options::parse("esker-user=\"1002:100,7\"").unwrap();
+        assert_eq!(bound.role, Some(Role::Read));
+        assert_eq!(bound.user.unwrap().to_string(), "1002:100,7");
     }
 
     #[test]
@@ -311,6 +335,17 @@ mod tests {
             ("from=\"10.0.0.0/33\"", "is no network"),
             ("from=\"\"", "empty pattern"),
             ("no-pty,,restrict", "is empty"),
+            ("esker-user=\"ada\"", "`ada` is no user"),
+            ("esker-user=\"0\"", "nothing is hidden from user 0"),
+            ("esker-user=\"-5\"", "positive numbers"),
+            (
+                "esker-user=\"7\",esker-role=\"write\"",
+                "goes with esker-role=\"read\"",
+            ),
+            (
+                "esker-role=\"ingest\",esker-user=\"7\"",
+                "goes with esker-role=\"read\"",
+            ),
         ] {
             let refused = Options::parse(text).unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");

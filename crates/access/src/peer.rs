@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
 /// An established connection, as the kernel lists it.
 const ESTABLISHED: &str = "01";
@@ -86,6 +87,69 @@ pub fn user_of(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
     }
 }
 
+/// The user whose process serves a connection of this process to a server over loopback: `server` is the server's address, `here`
+/// that of this end. None for servers on other machines, and where the kernel does not say.
+pub fn server_user(server: SocketAddr, here: SocketAddr) -> Option<u32> {
+    if let Some(user) = user_of(server, here) {
+        return Some(user);
+    }
+    let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+    let (server, here) = (plain(server), plain(here));
+    if !server.ip().is_loopback() || !here.ip().is_loopback() {
+        return None;
+    }
+    // The server has not accepted it yet: whoever listens will.
+    #[cfg(target_os = "linux")]
+    if let Some(crate::diag::Owner::User(user)) = crate::diag::listener_of(server) {
+        return Some(user);
+    }
+    None
+}
+
+/// Whether the kernel says whose connections over loopback are: it is asked about one of this process, once. A process that is to give up
+/// connections asks before.
+pub fn kernel_knows_users() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(try_kernel)
+}
+
+fn try_kernel() -> bool {
+    let try_out = || -> std::io::Result<bool> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+        let here = listener.local_addr()?;
+        let client = std::net::TcpStream::connect(here)?;
+        Ok(user_of(client.local_addr()?, here) == Some(own_user()))
+    };
+    is_mapped(own_user()) && try_out().unwrap_or(false)
+}
+
+/// The number by which the kernel shows all users that have none here: in user namespaces, of file servers. Two processes that are
+/// shown so may be of two users.
+pub fn overflow_user() -> u32 {
+    static KNOWN: OnceLock<u32> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let said = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+        let said = said.ok().and_then(|text| text.trim().parse().ok());
+        said.unwrap_or(65_534)
+    })
+}
+
+/// Whether a number names one user: it is not [`overflow_user`], or that is this process's own user on a system where all users have
+/// a number, as for a process of `nobody`.
+pub fn is_mapped(user: u32) -> bool {
+    user != overflow_user() || (user == own_user() && all_are_mapped())
+}
+
+/// Whether all users of the system have a number here.
+fn all_are_mapped() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let numbers: Vec<u64> = map
+        .split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    numbers == [0, 0, u64::from(u32::MAX)]
+}
+
 /// The name in `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`.
 pub fn name_of(host: &str) -> &str {
     match host.strip_prefix('[') {
@@ -106,6 +170,15 @@ pub fn is_this_machine(host: &str) -> bool {
 /// This process's user.
 pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// The user that the kernel names where a user of this machine has no number in this namespace: nobody in particular.
+const OVERFLOW_USER: u32 = 65_534;
+
+/// Whether a process of that user is one of this process's user, or of root. Users without a number here are not, even where this
+/// process has none.
+pub fn is_own_or_root(user: u32) -> bool {
+    user == 0 || user == own_user() && user != OVERFLOW_USER
 }
 
 #[cfg(test)]
@@ -138,6 +211,22 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert_eq!(user_of(peer, here), None);
         }
+    }
+
+    #[test]
+    fn a_server_is_known_before_it_accepts() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let client = TcpStream::connect(at).unwrap();
+        let here = client.local_addr().unwrap();
+        assert_eq!(server_user(at, here), Some(own_user()));
+        let accepted = listener.accept().unwrap();
+        assert_eq!(server_user(at, here), Some(own_user()));
+        drop((listener, client, accepted));
+        assert!(kernel_knows_users());
+        assert_eq!(overflow_user(), 65_534);
+        assert!(is_mapped(0) && is_mapped(own_user()));
+        assert!(!is_mapped(overflow_user()) || own_user() == overflow_user());
     }
 
     #[test]

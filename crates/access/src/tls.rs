@@ -201,3 +201,31 @@ pub fn server(
     config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
     Ok(config)
 }
+
+/// The names and addresses by which clients may call a server that listens at `HOST:PORT`: those of this machine, and that host.
+pub fn names(listen: &str) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    if let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
+        names.push(name.trim().to_owned());
+    }
+    if let Some((host, _)) = listen.rsplit_once(':') {
+        names.push(host.trim_matches(['[', ']']).to_owned());
+    }
+    // A name that no certificate can hold is none of the server's.
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+    names.retain(|n| !n.is_empty() && n.chars().all(good));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_those_that_a_certificate_can_hold() {
+        let names = super::names("[fe80::1%eth0]:7400");
+        assert!(names.contains(&"localhost".to_owned()));
+        assert!(!names.iter().any(|n| n.contains('%')), "{names:?}");
+        assert!(super::names("10.0.0.7:0").contains(&"10.0.0.7".to_owned()));
+    }
+}

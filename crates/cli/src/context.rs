@@ -53,6 +53,11 @@ impl Context {
         }
     }
 
+    /// Whether this is one of several commands of a shell.
+    pub(crate) fn is_in_shell(&self) -> bool {
+        self.in_shell
+    }
+
     /// How the global options say to open a database.
     pub(crate) fn open_options(&self) -> OpenOptions {
         OpenOptions::new()

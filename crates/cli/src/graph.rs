@@ -20,7 +20,12 @@ impl Named {
     /// Reads `TYPE:KEY` under that schema; a path is the file that is there now.
     pub(crate) fn parse(text: &str, database: &Database, schema: &Schema) -> Result<Self> {
         let name = VertexName::parse(text)?;
-        let found = resolve(database, schema, std::slice::from_ref(&name))?;
+        let found = resolve(
+            database,
+            database.asker(),
+            schema,
+            std::slice::from_ref(&name),
+        )?;
         let vertex = match found.first() {
             Some(vertex) => *vertex,
             None => name.resolve(schema)?,
@@ -38,7 +43,7 @@ impl Named {
             .iter()
             .map(|text| VertexName::parse(text))
             .collect::<std::result::Result<_, _>>()?;
-        let found = resolve(database, schema, &names)?;
+        let found = resolve(database, database.asker(), schema, &names)?;
         let named = names.into_iter().zip(found);
         Ok(named.map(|(name, vertex)| Self { name, vertex }).collect())
     }

@@ -4,13 +4,13 @@
 //! what all of them are given, [`output`] is how they print. [`exit`] decides what the exit code is.
 
 mod args;
-mod asker;
 mod bench;
 mod commands;
 mod context;
 mod exit;
 mod graph;
 mod interrupt;
+mod nofollow;
 mod output;
 mod panic;
 mod progress;

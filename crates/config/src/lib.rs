@@ -1,6 +1,8 @@
 //! Configuration files in TOML whose every mistake is named with its place: a key that is not known, or that holds something else
 //! than it should, is `FILE:LINE:COLUMN: what is wrong; what was expected`.
 
+pub mod etcd;
+
 use esker_model::schema::nearest;
 use esker_model::{Error, Result};
 use std::ops::Range;

@@ -10,8 +10,6 @@ use esker_model::{
 use memchr::memmem::Finder;
 use std::ops::ControlFlow;
 
-/// Bytes of names that are kept; a database with more is searched in part, and the answer says so.
-const BYTES_MAX: usize = 512 << 20;
 /// Behind each name.
 const END: u8 = b'\n';
 /// Between a key and a name that the vertex has besides.
@@ -40,13 +38,15 @@ pub struct Hit {
 }
 
 impl Names {
-    /// Reads all that there are. `newest` is remembered as what they are as of.
+    /// Reads all that a graph shows. `newest` is remembered as what they are as of. Once they have more than `bytes_max` bytes, reading
+    /// ends and they are not complete: such a database is searched in part.
     ///
     /// # Errors
     /// As reading fails.
     pub fn read(
         graph: &dyn GraphRead,
         newest: Option<Version>,
+        bytes_max: usize,
         cancel: &dyn Cancel,
     ) -> Result<Self> {
         let schema = graph.schema()?;
@@ -61,7 +61,7 @@ impl Names {
                 continue;
             }
             graph.scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
-                if names.text.len() > BYTES_MAX || cancel.cancelled() {
+                if names.text.len() > bytes_max || cancel.cancelled() {
                     names.complete = false;
                     return ControlFlow::Break(());
                 }

@@ -2,27 +2,28 @@
 //!
 //! A [`View`] reads for somebody. Vertices that are files of the namespace go by their present paths, and show only if the
 //! asker may read them: their mode bits say so, and those of each directory above them let the asker through (what
-//! `access(2)` with `R_OK` answers). Objects show by their own mode. Whatever else the graph holds, everybody sees. What is
-//! not seen is not there: an edge to it does not show, and no walk leads through it; [`View::left_out`] counts, and names
-//! nothing.
+//! `access(2)` with `R_OK` answers). Objects show by their own mode, by the last that they had once they are deleted. Whatever else
+//! the graph holds, everybody sees. The rule is in [`esker_model::visibility`]. What is not seen is not there: an edge to it does not
+//! show, no walk leads through it, and nothing counts it.
 
 use crate::Engine;
-use crate::names::places::{Known, Places, key_of};
+use crate::names::places::{Known, Places};
 use crate::names::{Committed, file_kind};
-use crate::read::vertex_record;
+use crate::read::{read_vertex, vertex_record};
 use crate::seen;
 use crate::traverse;
 use esker_model::namespace::Inode;
-use esker_model::object::{Asker, MODE_DEFAULT, ObjectId};
+use esker_model::object::{Asker, ObjectId};
 use esker_model::traversal::{Budget, TravelResult};
+use esker_model::visibility::{Access, READ};
 use esker_model::{
     Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
-    GraphRead, Properties, Result, Schema, Traversal, Value, Version, VersionRange, Vertex,
-    VertexEvent, VertexId, VertexSelect, VertexTypeId,
+    GraphRead, Properties, Result, Schema, Traversal, Version, VersionRange, Vertex, VertexEvent,
+    VertexId, VertexSelect, VertexTypeId,
 };
 use esker_store::Snapshot;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -44,6 +45,16 @@ pub(crate) struct Sight<'s> {
 }
 
 impl Sight<'_> {
+    /// Whether something may be hidden.
+    pub(crate) fn hides(&self) -> bool {
+        self.asker.is_some()
+    }
+
+    /// On whose behalf, if something may be hidden from them.
+    pub(crate) fn asker(&self) -> Option<&Asker> {
+        self.asker
+    }
+
     /// Whether the asker sees a vertex of which this is known.
     fn sees(
         &self,
@@ -59,20 +70,11 @@ impl Sight<'_> {
             return Ok(*seen);
         }
         let seen = if ObjectId::of_vertex(id).is_some() {
-            let number = |name| match own.get(name) {
-                Some(Value::I64(n)) => Some(*n),
-                _ => None,
-            };
-            let mode = number("mode").unwrap_or(MODE_DEFAULT);
-            asker.may_read(number("owner").unwrap_or(0), number("gid"), mode)
+            Access::of_attributes(own).lets(Some(asker), READ)
         } else {
             match file_kind(self.schema, type_id) {
                 None => true,
-                Some(kind) => match self.places.of(id, kind, key)? {
-                    Known::Nothing => true,
-                    Known::Lost => false,
-                    Known::Here(place) | Known::Gone(place) => place.readable(asker),
-                },
+                Some(kind) => self.places.of(id, kind, key)?.shows(self.asker),
             }
         };
         self.seen.borrow_mut().insert(id, seen);
@@ -87,13 +89,21 @@ impl Sight<'_> {
         if let Some(seen) = self.seen.borrow().get(&id) {
             return Ok(*seen);
         }
-        if let Some(record) = vertex_record(self.read, id)? {
-            return self.sees(id, record.type_id, &record.key, &record.attributes);
-        }
-        let seen = match self.places.by_whereabouts(id)? {
-            Some(Known::Here(place) | Known::Gone(place)) => place.readable(asker),
-            Some(Known::Lost) => false,
-            Some(Known::Nothing) | None => true,
+        let record = vertex_record(self.read, id)?;
+        let seen = match record {
+            Some(record) if record.gone && ObjectId::of_vertex(id).is_some() => {
+                // What was deleted says no more whose it was.
+                let before = Version(record.static_version.0.saturating_sub(1));
+                read_vertex(self.read, id, before)?
+                    .is_some_and(|v| Access::of_attributes(&v.attributes).lets(Some(asker), READ))
+            }
+            Some(record) => {
+                return self.sees(id, record.type_id, &record.key, &record.attributes);
+            }
+            None => {
+                let known = self.places.by_whereabouts(id)?;
+                known.is_none_or(|known| known.shows(self.asker))
+            }
         };
         self.seen.borrow_mut().insert(id, seen);
         Ok(seen)
@@ -114,9 +124,12 @@ impl Sight<'_> {
     /// Gives a file's vertex its present path as key.
     pub(crate) fn name(&self, vertex: &mut Vertex) -> Result<()> {
         if let Some(kind) = file_kind(self.schema, vertex.type_id)
-            && let Known::Here(place) = self.places.of(vertex.id, kind, &vertex.key)?
+            && let Some(key) = self
+                .places
+                .of(vertex.id, kind, &vertex.key)?
+                .key(self.asker)
         {
-            vertex.key = key_of(place.path());
+            vertex.key = key;
         }
         Ok(())
     }
@@ -138,7 +151,7 @@ impl Engine {
         asker: Option<&Asker>,
         call: impl FnOnce(Option<&Sight<'_>>) -> Result<T>,
     ) -> Result<T> {
-        let asker = asker.filter(|a| a.uid != 0);
+        let asker = Asker::limited(asker);
         if asker.is_none() && !self.names.any() {
             return call(None);
         }
@@ -177,7 +190,7 @@ impl Engine {
 impl<'e> View<'e> {
     /// For somebody.
     pub fn new(engine: &'e Engine, asker: Option<&'e Asker>) -> Self {
-        let asker = asker.filter(|a| a.uid != 0);
+        let asker = Asker::limited(asker);
         Self { engine, asker }
     }
 
@@ -382,35 +395,5 @@ impl GraphRead for View<'_> {
 
     fn applied(&self, once: &[u8]) -> Result<bool> {
         self.engine.applied(once)
-    }
-
-    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
-        if self.asker.is_none() {
-            return Ok(0);
-        }
-        self.with(|sight| {
-            let Some(sight) = sight else { return Ok(0) };
-            let (mut hidden, mut error) = (HashSet::new(), Ok(()));
-            let mut shown = Vec::with_capacity(of.len());
-            for id in of {
-                if sight.sees_id(*id)? {
-                    shown.push(*id);
-                }
-            }
-            self.engine.scan_edges(&shown, select, &mut |_, edge| {
-                let to = edge.key.destination;
-                match keep(&mut error, sight.sees_id(to)) {
-                    Some(seen) => {
-                        if !seen {
-                            hidden.insert(to);
-                        }
-                        ControlFlow::Continue(())
-                    }
-                    None => ControlFlow::Break(()),
-                }
-            })?;
-            error?;
-            Ok(hidden.len() as u64)
-        })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::archive::ParquetArchive;
 use crate::folder::{Content, Folder, sync_folder};
+use crate::modes;
 use crate::options::{OpenOptions, StoreEngine};
 use crate::owner::claim::{Registry, State};
 use crate::owner::core::Core;
@@ -13,6 +14,12 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the names of copies in a database's own folder begin with.
+const COPY: &str = "backup-";
+/// Copies that this process has made in databases' own folders.
+static COPIES: AtomicU64 = AtomicU64::new(0);
 
 /// What a backup wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,8 +38,8 @@ struct Draft {
 }
 
 impl Draft {
-    /// Refuses a target that holds anything.
-    fn new(target: &Path, what: &str) -> Result<Self> {
+    /// Refuses a target that holds anything. The folder has the mode that `source` has, but nothing for all others.
+    fn new(target: &Path, what: &str, source: &Folder) -> Result<Self> {
         let shown = target.display();
         match std::fs::read_dir(target).map(|mut d| d.next().is_some()) {
             Ok(false) => {}
@@ -61,7 +68,7 @@ impl Draft {
             name.to_string_lossy(),
             std::process::id()
         ));
-        let made = std::fs::create_dir(&path);
+        let made = modes::create(&path, modes::of_copy(&source.path));
         made.map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::Target(format!(
                 "cannot {what} `{shown}`: the folder that it is to lie in does not exist; make that first (mkdir -p)"
@@ -93,10 +100,10 @@ impl Drop for Draft {
     }
 }
 
-/// Copies an open database.
-pub(crate) fn write(core: &Core, directory: &Path) -> Result<BackupReport> {
+/// Refuses a target that lies in the database which is to be copied.
+fn check_outside(database: &Path, directory: &Path) -> Result<()> {
     let inside = std::path::absolute(directory).is_ok_and(|d| {
-        let own = std::fs::canonicalize(&core.folder.path);
+        let own = std::fs::canonicalize(database);
         let parent = d.parent().and_then(|p| std::fs::canonicalize(p).ok());
         matches!((own, parent), (Ok(own), Some(parent)) if parent.starts_with(&own))
     });
@@ -106,16 +113,97 @@ pub(crate) fn write(core: &Core, directory: &Path) -> Result<BackupReport> {
             directory.display()
         )));
     }
-    let draft = Draft::new(directory, "back up to")?;
-    let copy = Folder::at(&draft.path);
+    Ok(())
+}
+
+/// Copies an open database.
+pub(crate) fn write(core: &Core, directory: &Path) -> Result<BackupReport> {
+    check_outside(&core.folder.path, directory)?;
+    let draft = Draft::new(directory, "back up to", &core.folder)?;
+    let report = copy_into(core, &draft.path)?;
+    draft.finish()?;
+    Ok(report)
+}
+
+/// Copies an open database into its own folder, from where the process that asked for it takes it away ([`take`]).
+pub(crate) fn write_inside(core: &Core) -> Result<(PathBuf, BackupReport)> {
+    let number = COPIES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{COPY}{}-{number}", std::process::id());
+    let path = std::path::absolute(&core.folder.path)
+        .map(|folder| folder.join(name))
+        .map_err(|e| core.folder.failed("finding", e))?;
+    let failed = |e| Error::io(format!("making `{}`", path.display()), e);
+    modes::create_private(&path).map_err(failed)?;
+    match copy_into(core, &path) {
+        Ok(report) => Ok((path, report)),
+        Err(e) => {
+            let _ = std::fs::remove_dir_all(&path);
+            Err(e)
+        }
+    }
+}
+
+/// Asks the owner of a database for a copy in the database's folder, and moves that copy to `directory`.
+pub(crate) fn take<E: From<Error>>(
+    directory: &Path,
+    database: &Path,
+    ask: impl FnOnce() -> std::result::Result<(PathBuf, BackupReport), E>,
+) -> std::result::Result<BackupReport, E> {
+    check_outside(database, directory)?;
+    let draft = Draft::new(directory, "back up to", &Folder::at(database))?;
+    let (copy, report) = ask()?;
+    let moved = move_tree(&copy, &draft.path);
+    // What was copied instead of moved is left; the owner removes it when it opens the database if this process may not.
+    let _ = std::fs::remove_dir_all(&copy);
+    moved?;
+    draft.finish()?;
+    Ok(report)
+}
+
+/// Removes copies that nobody took away, because a process ended in between. Only the owner does, before it lets anybody in.
+pub(crate) fn remove_copies(folder: &Folder) {
+    let entries = std::fs::read_dir(&folder.path).into_iter().flatten();
+    for entry in entries.flatten() {
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(COPY.as_bytes())
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Moves what is in a folder into another one; copies what cannot be moved, to another file system for example.
+fn move_tree(from: &Path, to: &Path) -> Result<()> {
+    let failed = |e| Error::io(format!("reading `{}`", from.display()), e);
+    for entry in std::fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if std::fs::rename(&source, &target).is_ok() {
+            continue;
+        }
+        if entry.file_type().map_err(failed)?.is_dir() {
+            copy_tree(&source, &target)?;
+        } else {
+            copy_file(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies an open database into an empty folder.
+fn copy_into(core: &Core, folder: &Path) -> Result<BackupReport> {
+    let copy = Folder::at(folder);
+    share_alike(&core.folder, &copy)?;
     let newest = core.engine.stats()?.newest;
     // The store before the archive: versions move from the one to the other, so that none is missed.
     let mut bytes = core.store.checkpoint(&copy.store())?;
+    modes::as_inside(&copy.store()).map_err(|e| copy.failed("making", e))?;
     bytes += core.archive.copy_to(&copy.archive())?;
     bytes += crate::rdf::disk::copy_to(&core.folder.rdf(), &copy.rdf())?;
     let now = crate::engine::Clock::now_millis(&crate::clock::SystemClock);
     copy.write_format(core.store_engine, now)?;
-    draft.finish()?;
     Ok(BackupReport { bytes, newest })
 }
 
@@ -150,8 +238,9 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
             owner.process.host
         )));
     }
-    let draft = Draft::new(target, "restore to")?;
+    let draft = Draft::new(target, "restore to", &source)?;
     let copy = Folder::at(&draft.path);
+    share_alike(&source, &copy)?;
     copy_tree(&source.store(), &copy.store())?;
     copy_tree(&source.archive(), &copy.archive())?;
     crate::rdf::disk::copy_to(&source.rdf(), &copy.rdf())?;
@@ -164,6 +253,15 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
         )),
     })?;
     draft.finish()
+}
+
+/// If the group may attach to who has a database open, then also to who has its copy open.
+fn share_alike(from: &Folder, to: &Folder) -> Result<()> {
+    let mode = modes::of_copy(&from.owner());
+    if mode == modes::PRIVATE {
+        return Ok(());
+    }
+    modes::create(&to.owner(), mode).map_err(|e| to.failed("making", e))
 }
 
 /// Opens a copy as a database and reads all of it.
@@ -193,7 +291,7 @@ fn verify(copy: &Folder, engine: StoreEngine) -> Result<()> {
 
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     let failed = |e| Error::io(format!("copying `{}`", from.display()), e);
-    std::fs::create_dir(to).map_err(failed)?;
+    modes::create_inside(to).map_err(failed)?;
     let entries = match std::fs::read_dir(from) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),

@@ -164,7 +164,7 @@ impl Database {
     }
 
     /// On whose behalf the graph is read.
-    pub(crate) fn asker(&self) -> Option<&Asker> {
+    pub fn asker(&self) -> Option<&Asker> {
         self.asker.as_deref()
     }
 
@@ -354,7 +354,9 @@ impl Database {
             .map_err(|e| Error::io(format!("making `{}`", directory.display()), e))?;
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.operations()?.backup(&directory)?),
-            Session::Attached(r) => r.value(&Request::Backup(directory.clone()), None),
+            Session::Attached(r) => backup::take(&directory, self.directory(), || {
+                r.value(&Request::Backup, None)
+            }),
             Session::Server(c) => Ok(server::backup(c, &directory)?),
         })
     }
@@ -648,20 +650,6 @@ impl GraphRead for Database {
             Session::Owner(o) => Ok(o.engine()?.applied(once)?),
             Session::Attached(r) => r.value(&Request::Applied(once.to_vec()), None),
             Session::Server(c) => Ok(c.applied(once)?),
-        })
-    }
-
-    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
-        if self.asker.is_none() {
-            return Ok(0);
-        }
-        self.run(|s| match s {
-            Session::Owner(o) => Ok(self.view(o)?.left_out(of, select)?),
-            Session::Attached(r) => {
-                let request = Request::LeftOut(of.to_vec(), select.clone());
-                r.value(&self.asked(request), None)
-            }
-            Session::Server(c) => Ok(self.all_of(c).left_out(of, select)?),
         })
     }
 }

@@ -6,11 +6,12 @@
 //!    store/         what the store engine writes
 //!    archive/       superseded versions past the retention policy, as Parquet
 //!    rdf/           RDF data: an image, a log of what came after it (see `rdf`)
-//!    owner/         who has it open: records by generation, the socket (mode 0700)
+//!    owner/         who has it open: records by generation, the socket
 //! ```
 //!
-//! `FORMAT` is written last, so a folder without it that holds `owner/` is a database whose making was cut short.
+//! [`crate::modes`] says which modes they have. `FORMAT` is written last, so a folder without it that holds `owner/` is a database whose making was cut short.
 
+use crate::modes;
 use crate::options::StoreEngine;
 use esker_model::{Error, Result};
 use std::io::Write;
@@ -231,6 +232,8 @@ impl Folder {
         let new = self.path.join(FORMAT_NEW);
         let write = || {
             let mut file = std::fs::File::create(&new)?;
+            // Whoever may attach finds out here that this is a database.
+            modes::readable(&file)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&new, self.path.join(FORMAT_FILE))?;
@@ -257,9 +260,15 @@ impl Folder {
         })
     }
 
-    /// Makes the folder itself, not its parents.
-    pub(crate) fn make(&self) -> Result<()> {
-        match std::fs::create_dir(&self.path) {
+    /// Makes the folder itself, not its parents: for its owner alone, or also for its group, who then reach the process that has it open.
+    pub(crate) fn make(&self, group: bool) -> Result<()> {
+        let made = if group {
+            modes::create(&self.path, modes::FOR_GROUP)
+                .and_then(|()| modes::create(&self.owner(), modes::FOR_GROUP))
+        } else {
+            modes::create_private(&self.path)
+        };
+        match made {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::Target(format!(
                 "cannot make `{}`: the folder that it is to lie in does not exist; make that first (mkdir -p)",

@@ -8,7 +8,7 @@ use crate::socket::SocketPath;
 use esker_model::{Error, Result};
 use esker_rpc::http::Place;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const NAME: &str = "http.sock";
 
@@ -49,12 +49,17 @@ impl Database {
         if !matches!(self.role(), Role::Attached { .. }) {
             return None;
         }
-        let path = path_of(self.folder());
-        let socket = SocketPath::new(&path).ok()?;
-        UnixStream::connect(socket.address()).ok()?;
-        // A path that is too long for an address lives as long as the descriptor behind it: as long as the process.
-        let place = Place::Unix(socket.address().to_path_buf());
-        std::mem::forget(socket);
-        Some(place)
+        http_place_of(&self.folder().path)
     }
+}
+
+/// Where the process that has the database of a folder open answers HTTP, if there is one that does.
+pub fn http_place_of(folder: &Path) -> Option<Place> {
+    let path = path_of(&Folder::at(folder));
+    let socket = SocketPath::new(&path).ok()?;
+    UnixStream::connect(socket.address()).ok()?;
+    // A path that is too long for an address lives as long as the descriptor behind it: as long as the process.
+    let place = Place::Unix(socket.address().to_path_buf());
+    std::mem::forget(socket);
+    Some(place)
 }

@@ -11,8 +11,24 @@ use std::time::Duration;
 pub const FRAME_BYTES_MAX: usize = 256 << 20;
 /// Items of a streamed answer are sent once they fill this many bytes.
 pub const CHUNK_BYTES: usize = 64 << 10;
+/// Largest frame before a process has said who it is, in bytes.
+pub const HELLO_BYTES_MAX: usize = 64 << 10;
 /// Connections that an owner serves at once, one thread each.
 pub const CONNECTIONS_MAX: usize = 128;
+/// Connections of them for users who neither own the process nor are user 0: the rest is kept for those.
+pub const OTHERS_CONNECTIONS_MAX: usize = 96;
+/// Connections of them for one such user.
+pub const USER_CONNECTIONS_MAX: usize = 48;
+/// Bytes of requests of all such users that are received at once.
+pub const OTHERS_BYTES_MAX: usize = 256 << 20;
+/// Frames of such users up to this size are received in any case.
+pub const OTHERS_SMALL_BYTES: usize = 1 << 20;
+/// How long a frame of such a user may take from its first byte to its last.
+pub const OTHERS_FRAME_TIME: Duration = Duration::from_secs(60);
+/// Bytes that one traversal of such a user may hold in memory.
+pub const OTHERS_TRAVEL_BYTES_MAX: u64 = 64 << 20;
+/// Milliseconds that one traversal of such a user may take.
+pub const OTHERS_TRAVEL_MILLIS_MAX: u64 = 300_000;
 /// Idle connections that an attached process keeps.
 pub const IDLE_CONNECTIONS_MAX: usize = 16;
 /// How often an owner bumps its heartbeat.

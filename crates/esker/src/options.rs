@@ -42,8 +42,10 @@ pub struct OpenOptions {
     pub(crate) sync_interval_ms: u64,
     pub(crate) engine: StoreEngine,
     pub(crate) part_of: Option<String>,
+    pub(crate) trust_foreign_folder: bool,
     pub(crate) window: Option<WindowOptions>,
     pub(crate) open_files: usize,
+    pub(crate) group: bool,
 }
 
 impl Default for OpenOptions {
@@ -55,8 +57,10 @@ impl Default for OpenOptions {
             sync_interval_ms: 100,
             engine: StoreEngine::Fjall,
             part_of: None,
+            trust_foreign_folder: false,
             window: None,
             open_files: crate::OPEN_FILES_MAX,
+            group: false,
         }
     }
 }
@@ -72,6 +76,19 @@ impl OpenOptions {
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
+    }
+
+    /// Whether a folder that is to be made has the mode 0750 instead of 0700: members of its group attach to the process that has it open, and read and
+    /// change files as the permissions of the namespace let them. What is stored stays readable for its owner alone. Off by default.
+    #[must_use]
+    pub fn group(mut self, group: bool) -> Self {
+        self.group = group;
+        self
+    }
+
+    /// Makes the folder of a database that is to be created, with the mode that these options say; one that exists stays as it is.
+    pub fn make_folder(&self, path: &std::path::Path) -> Result<()> {
+        crate::folder::Folder::at(path).make(self.group)
     }
 
     /// Memory for caches and write buffers together, in bytes.
@@ -114,6 +131,14 @@ impl OpenOptions {
     #[must_use]
     pub fn part_of(mut self, whole: &str) -> Self {
         self.part_of = Some(whole.to_owned());
+        self
+    }
+
+    /// Opens a folder that belongs to another user and that others may write in as this process's own; else that is refused
+    /// ([`crate::SAFE_FOLDERS`]).
+    #[must_use]
+    pub fn trust_foreign_folder(mut self, trust: bool) -> Self {
+        self.trust_foreign_folder = trust;
         self
     }
 

@@ -191,6 +191,10 @@ impl<N: Namespace> Private<N> {
     /// Takes room for changes.
     fn take_room(&self, changes: &[Change]) -> Result<()> {
         let more: usize = changes.iter().map(bytes).sum();
+        // What only removes is never refused for want of room.
+        if more == 0 {
+            return Ok(());
+        }
         let taken = self.bytes.fetch_add(more, Ordering::Relaxed) + more;
         if taken <= self.bytes_max {
             return Ok(());
@@ -219,6 +223,9 @@ fn bytes(change: &Change) -> usize {
         Content::Symlink(bytes) | Content::Inline(bytes) | Content::Object(bytes) => bytes.len(),
     };
     let name = |path: &NamePath| path.split_bytes().map_or(0, |(_, name)| name.len());
+    if matches!(change, Change::Unlink(_) | Change::Rmdir(_)) {
+        return 0;
+    }
     ENTRY_BYTES
         + match change {
             Change::Make(path, make) => {

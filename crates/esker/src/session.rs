@@ -80,6 +80,9 @@ pub(crate) fn open(folder: &Folder, options: &OpenOptions, intent: Intent) -> Re
         if options.part_of.is_none() {
             folder.check_alone()?;
         }
+        if !options.trust_foreign_folder {
+            crate::foreign::check(&folder.path)?;
+        }
         if let Some(claim) = registry.claim(next, &me)? {
             return own(folder, options, intent, claim).map(|o| Session::Owner(Box::new(o)));
         }
@@ -100,7 +103,7 @@ fn prepare(folder: &Folder, options: &OpenOptions, intent: Intent, content: Cont
         (Intent::Existing, Content::Absent | Content::Empty) => Err(folder.missing(content)),
         (Intent::New | Intent::Create, Content::Absent) => {
             Folder::check_engine(options.engine)?;
-            folder.make()
+            folder.make(options.group)
         }
         (Intent::New | Intent::Create, Content::Empty | Content::Unfinished) => {
             Folder::check_engine(options.engine)
@@ -251,6 +254,9 @@ fn open_store(
                 _ => {}
             }
         }
+        if options.window.is_none() {
+            crate::modes::create_inside(&folder.store()).map_err(|e| folder.failed("making", e))?;
+        }
     }
     let settings = StoreSettings {
         memory_bytes: crate::raw::store_memory(options.memory_bytes),
@@ -275,6 +281,7 @@ fn open_store(
             (Arc::new(store), Some(window))
         }
     };
+    crate::backup::remove_copies(folder);
     let archive = Arc::new(ParquetArchive::open(&folder.archive())?);
     let clock = SystemClock;
     let engine = Engine::open(

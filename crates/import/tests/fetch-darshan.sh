@@ -17,24 +17,27 @@ fi
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${ESKER_DARSHAN_DIR:-$here/../../../target/darshan}}
 python=${PYTHON:-python3}
+pinned=$here/../../../scripts/requirements
+logs_wanted=$(sha256sum < "$pinned/darshan.txt")
+venv_wanted=$(cat "$pinned/darshan.txt" "$pinned/darshan-needs.txt" | sha256sum)
 
 fail() {
   echo "fetch-darshan: $1" >&2
   exit 1
 }
 whole() {
-  [ "$(cat "$folder/$1/complete" 2>/dev/null)" = "$version" ]
+  [ "$(cat "$folder/$1/complete" 2>/dev/null)" = "$2" ]
 }
 
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
-if ! whole logs; then
+if ! whole logs "$logs_wanted"; then
   rm -rf "$folder/logs"
   mkdir "$folder/logs"
   # Any wheel will do for the logs, whatever Python runs this.
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 \
-    --platform manylinux_2_17_x86_64 --dest "$folder/logs" "darshan==$version" ||
+    --platform manylinux_2_17_x86_64 --dest "$folder/logs" --require-hashes -r "$pinned/darshan.txt" ||
     fail "cannot download darshan $version from PyPI; is there a network, and pip for $python? (PYTHON names another)"
   "$python" - "$folder/logs" <<'EOF'
 import pathlib, sys, zipfile
@@ -46,17 +49,18 @@ for wheel in folder.glob("*.whl"):
                 files.extract(name, folder)
     wheel.unlink()
 EOF
-  echo "$version" > "$folder/logs/complete"
+  echo "$logs_wanted" > "$folder/logs/complete"
   echo "fetch-darshan: $(find "$folder/logs" -name '*.darshan' | wc -l) logs in $folder/logs"
 fi
 
-if [ "$logs_only" = no ] && ! whole venv; then
+if [ "$logs_only" = no ] && ! whole venv "$venv_wanted"; then
   rm -rf "$folder/venv"
   "$python" -m venv "$folder/venv" || fail "$python cannot make a virtual environment; PYTHON names another Python"
   pip="$folder/venv/bin/pip --quiet --disable-pip-version-check"
   # What reading a log needs; PyDarshan's plots need more.
-  $pip install cffi numpy pandas && $pip install --no-deps "darshan==$version" ||
+  $pip install --require-hashes -r "$pinned/darshan-needs.txt" &&
+    $pip install --no-deps --require-hashes -r "$pinned/darshan.txt" ||
     fail "cannot install darshan $version from PyPI; is there a network, and a wheel for $("$python" --version)?"
-  echo "$version" > "$folder/venv/complete"
+  echo "$venv_wanted" > "$folder/venv/complete"
   echo "fetch-darshan: PyDarshan $version in $folder/venv"
 fi

@@ -262,13 +262,6 @@ pub trait GraphRead: Send + Sync {
 
     /// Whether a batch with this marker has been applied.
     fn applied(&self, once: &[u8]) -> Result<bool>;
-
-    /// How many vertices the selected edges of those lead to that whoever asks may not see: answers leave them out. All is
-    /// seen where nobody is asked for.
-    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
-        let _ = (of, select);
-        Ok(0)
-    }
 }
 
 /// Writing.

@@ -26,6 +26,7 @@ pub mod schema;
 pub mod traversal;
 pub mod value;
 pub mod version;
+pub mod visibility;
 
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{

@@ -20,7 +20,7 @@ pub const BATCH_MUTATIONS_MAX: usize = 1 << 20;
 pub const TYPES_MAX: usize = 4_096;
 /// Longest text of a traversal, in bytes.
 pub const TRAVERSAL_TEXT_BYTES_MAX: usize = 1 << 20;
-/// Most calls in one traversal chain.
+/// Most calls in one traversal chain, without the `v()` of its hops.
 pub const TRAVERSAL_CALLS_MAX: usize = 1_024;
 /// Longest text of a filter, in bytes.
 pub const FILTER_TEXT_BYTES_MAX: usize = 1 << 20;

@@ -168,9 +168,9 @@ impl Pool {
         Ok(body)
     }
 
-    /// An object, opened.
-    pub(crate) fn open(&self, path: &[u8], write: bool) -> io::Result<Body> {
-        let (file, _) = self.folders.open_object(path, write)?;
+    /// The object of the file of that id, opened.
+    pub(crate) fn open(&self, path: &[u8], id: VertexId, write: bool) -> io::Result<Body> {
+        let (file, _) = self.folders.open_object(path, id, write)?;
         Body::new(Arc::new(file), Source::Object, None)
     }
 

@@ -195,7 +195,7 @@ impl Files {
             Content::Inline(content) => content,
             Content::None if inode.size == 0 => &[],
             Content::Object(path) => {
-                let body = self.pool.open(path, !self.options.read_only);
+                let body = self.pool.open(path, node.id, !self.options.read_only);
                 return match body {
                     Ok(body) => Ok(Held::File(Arc::new(body))),
                     Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Errno::EOPNOTSUPP),
@@ -241,7 +241,10 @@ impl Files {
                 published.content = Some(content.clone());
             }
             Content::Object(path) => {
-                let (object, _) = self.folders.open_object(path, false).map_err(failed)?;
+                let (object, _) = self
+                    .folders
+                    .open_object(path, node.id, false)
+                    .map_err(failed)?;
                 copy(&object, &body.file).map_err(failed)?;
                 published.content = None;
             }
@@ -496,7 +499,7 @@ impl Files {
                 // What was refused was not done. Of what was not answered that is not known: the object stays, for the worst
                 // that it can be is an orphan.
                 if matches!(e, Error::File(_)) {
-                    let _ = self.folders.remove(path);
+                    let _ = self.folders.remove(path, node.id);
                 }
                 Err(attributes::errno(&e))
             }

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,13 +72,10 @@ impl Folders {
             let told = |e: io::Error| {
                 io::Error::new(e.kind(), format!("data folder {}: {e}", path.display()))
             };
-            let there = path.is_dir();
-            std::fs::create_dir_all(path.join(NEW)).map_err(told)?;
+            let mut private = std::fs::DirBuilder::new();
+            private.recursive(true).mode(0o700);
+            private.create(path.join(NEW)).map_err(told)?;
             let path = path.canonicalize().map_err(told)?;
-            if !there {
-                let mode = Mode::from_raw_mode(0o700);
-                rustix::fs::chmod(&path, mode).map_err(|e| told(e.into()))?;
-            }
             all.push(Folder {
                 path,
                 nameless: AtomicBool::new(true),
@@ -197,10 +195,10 @@ impl Folders {
         }
     }
 
-    /// Opens an object by the path that its inode has. Only paths that this mount would have made itself are opened: an inode may say
-    /// anything.
-    pub fn open_object(&self, path: &[u8], write: bool) -> io::Result<(File, usize)> {
-        let (folder, within) = self.within(path)?;
+    /// Opens the object of the file of that id, by the path that its inode has. Only the path that this mount would have made for that file is
+    /// opened: an inode may say anything, also where the content of another user's file lies.
+    pub fn open_object(&self, path: &[u8], id: VertexId, write: bool) -> io::Result<(File, usize)> {
+        let (folder, within) = self.within(path, id)?;
         let place = self.folder(folder)?;
         let directory = rustix::fs::open(
             &place.path,
@@ -214,31 +212,31 @@ impl Folders {
         Ok((fd.into(), folder))
     }
 
-    /// Removes an object; that there is none is no failure.
-    pub fn remove(&self, path: &[u8]) -> io::Result<()> {
-        let (folder, within) = self.within(path)?;
+    /// Removes the object of the file of that id; that there is none is no failure. Another file's object is not removed.
+    pub fn remove(&self, path: &[u8], id: VertexId) -> io::Result<()> {
+        let (folder, within) = self.within(path, id)?;
         match std::fs::remove_file(self.folder(folder)?.path.join(within)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         }
     }
 
-    /// The folder that an object lies in, and its path there.
-    fn within(&self, path: &[u8]) -> io::Result<(usize, PathBuf)> {
+    /// The folder that the object of the file of that id lies in, and its path there.
+    fn within(&self, path: &[u8], id: VertexId) -> io::Result<(usize, PathBuf)> {
         let path = Path::new(OsStr::from_bytes(path));
         let found = self.all.iter().enumerate().find_map(|(i, folder)| {
             let rest = path.strip_prefix(&folder.path).ok()?;
-            id_of(rest).map(|id| (i, relative(id)))
+            id_of(rest).map(|named| (i, named))
         });
-        found.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!(
-                    "{} lies in none of the data folders of this mount",
-                    path.display()
-                ),
-            )
-        })
+        let refused = |why: &str| {
+            let why = format!("{} {why}", path.display());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        };
+        match found {
+            None => refused("lies in none of the data folders of this mount"),
+            Some((_, named)) if named != id => refused("is the object of another file"),
+            Some((folder, _)) => Ok((folder, relative(id))),
+        }
     }
 }
 
@@ -286,15 +284,15 @@ mod tests {
             (&*fresh.file).write_all(text.as_bytes()).unwrap();
             let path = folders.settle(&mut fresh, id).unwrap();
             let (mut file, folder) = folders
-                .open_object(path.as_os_str().as_bytes(), false)
+                .open_object(path.as_os_str().as_bytes(), id, false)
                 .unwrap();
             let mut read = String::new();
             file.read_to_string(&mut read).unwrap();
             assert_eq!((read.as_str(), folder), (text, 1));
         }
         let path = folders.object(1, id).unwrap();
-        folders.remove(path.as_os_str().as_bytes()).unwrap();
-        folders.remove(path.as_os_str().as_bytes()).unwrap();
+        folders.remove(path.as_os_str().as_bytes(), id).unwrap();
+        folders.remove(path.as_os_str().as_bytes(), id).unwrap();
         assert!(!path.exists());
     }
 
@@ -322,7 +320,8 @@ mod tests {
             format!("{}/07/{}", root.display(), "0".repeat(32)),
             format!("{}/{}", root.display(), "0".repeat(32)),
         ] {
-            let refused = folders.open_object(path.as_bytes(), false).unwrap_err();
+            let id = VertexId([0; 16]);
+            let refused = folders.open_object(path.as_bytes(), id, false).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{path}");
         }
         // A link in the place of an object is none.
@@ -331,8 +330,25 @@ mod tests {
         std::fs::create_dir_all(object.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &object).unwrap();
         folders
-            .open_object(object.as_os_str().as_bytes(), false)
+            .open_object(object.as_os_str().as_bytes(), id, false)
             .unwrap_err();
+    }
+
+    #[test]
+    fn an_inode_cannot_lead_to_the_object_of_another_file() {
+        let (_scratch, folders) = folders(2);
+        let (own, other) = (VertexId([1; 16]), VertexId([2; 16]));
+        let mut fresh = folders.fresh(1).unwrap();
+        let object = folders.settle(&mut fresh, other).unwrap();
+        let path = object.as_os_str().as_bytes();
+        for write in [false, true] {
+            let refused = folders.open_object(path, own, write).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        }
+        let refused = folders.remove(path, own).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(object.exists());
+        folders.open_object(path, other, true).unwrap();
     }
 
     proptest! {

@@ -160,7 +160,7 @@ impl Files {
         drop(state);
         if inode.links == 0 {
             // What cannot be removed now is an orphan, which a check finds.
-            let _ = self.folders.remove(object);
+            let _ = self.folders.remove(object, node.id);
         }
     }
 
@@ -236,7 +236,7 @@ impl Files {
         if inode.links == 1
             && let Content::Object(object) = &inode.content
         {
-            let _ = self.folders.remove(object);
+            let _ = self.folders.remove(object, inode.id);
         }
     }
 

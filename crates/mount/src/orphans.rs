@@ -1,4 +1,5 @@
-//! Whether data folders and the namespace agree: objects that no file leads to, files whose object is not there.
+//! Whether data folders and the namespace agree: objects that no file leads to, files whose object is not there, files that lead to the object of
+//! another file.
 //!
 //! An object gets its place before its inode is told, and an inode loses its last name before its object goes: so a crash leaves an
 //! object too much, never one too few. Files that were removed without the mount (`esker rm`) leave theirs, too.
@@ -31,6 +32,8 @@ pub struct Report {
     pub removed: u64,
     /// Files whose object is not there, with where it should be.
     pub missing: Vec<(NamePath, PathBuf)>,
+    /// Files that lead to something in these folders that is not their own object, with what that is. A mount opens none of them.
+    pub mismatched: Vec<(NamePath, PathBuf)>,
 }
 
 /// What is looked for.
@@ -56,8 +59,14 @@ pub fn check(
     names.walk(None, &root_path, cancel, &mut |path, inode| -> Flow {
         if let Content::Object(object) = &inode.content {
             let object = Path::new(OsStr::from_bytes(object));
-            if roots.iter().any(|root| object.starts_with(root)) {
+            let within = roots.iter().find_map(|root| object.strip_prefix(root).ok());
+            if let Some(within) = within {
                 report.files += 1;
+                if id_of(within) != Some(inode.id) {
+                    let found = (path.clone(), object.to_path_buf());
+                    report.mismatched.push(found);
+                    return ControlFlow::Continue(());
+                }
                 led_to.insert(inode.id);
                 if !object.is_file() {
                     report.missing.push((path.clone(), object.to_path_buf()));
@@ -71,6 +80,7 @@ pub fn check(
     }
     report.orphans.sort();
     report.missing.sort();
+    report.mismatched.sort();
     Ok(report)
 }
 

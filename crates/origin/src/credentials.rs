@@ -3,12 +3,14 @@
 //! Nothing here shows a password: neither messages nor `Debug`.
 
 use crate::error::{Error, Result};
-use crate::place::Place;
+use crate::place::{Place, Scheme};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Bytes that such a file may have.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The other port that FTP over TLS usually has.
+const IMPLICIT_TLS: u16 = 990;
 
 /// Who asks.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,8 +62,8 @@ pub fn netrc() -> Option<PathBuf> {
     Some(Path::new(&home).join(".netrc"))
 }
 
-/// The account for a place, if a file is there and knows it.
-pub fn find(place: &Place, file: &Path) -> Result<Option<Login>> {
+/// The account for a place, if a file is there and knows it. `default_too`: also the account that it has for any host.
+pub fn find(place: &Place, file: &Path, default_too: bool) -> Result<Option<Login>> {
     let bad = |why: String| Error::Named {
         what: file.display().to_string().into(),
         why: why.into(),
@@ -75,7 +77,7 @@ pub fn find(place: &Place, file: &Path) -> Result<Option<Login>> {
         return Err(bad("it is too large for a file of passwords".into()));
     }
     let text = std::fs::read(file).map_err(|error| bad(error.to_string()))?;
-    let found = pick(&parse(&text), &place.host, place.user.as_deref());
+    let found = pick(&parse(&text), place, default_too);
     if found
         .as_ref()
         .is_some_and(|login| !login.password.is_empty())
@@ -100,11 +102,21 @@ pub(crate) fn is_open(_: &std::fs::Metadata) -> bool {
     false
 }
 
-/// The first entry that names the host, and the user if one is asked for; else the one for any host.
-fn pick(entries: &[Entry], host: &str, user: Option<&str>) -> Option<Login> {
+/// Whether a machine in such a file is a place: by `HOST` at its protocol's own port, by `HOST:PORT` at that port. Whoever may
+/// listen at another port of the host is not shown the password for it.
+fn is_machine(machine: &str, place: &Place) -> bool {
+    let usual = place.port == place.scheme.port()
+        || place.scheme == Scheme::Ftps && place.port == IMPLICIT_TLS;
+    usual && machine.eq_ignore_ascii_case(&place.host)
+        || machine.eq_ignore_ascii_case(&place.authority())
+}
+
+/// The first entry that names the place, and the user if one is asked for; else the one for any host, if that counts.
+fn pick(entries: &[Entry], place: &Place, default_too: bool) -> Option<Login> {
+    let user = place.user.as_deref();
     let fits = |entry: &&Entry| {
         let machine = entry.machine.as_deref();
-        let host_fits = machine.is_none_or(|machine| machine.eq_ignore_ascii_case(host));
+        let host_fits = machine.map_or(default_too, |machine| is_machine(machine, place));
         let login = entry.login.as_deref();
         host_fits && user.is_none_or(|user| login.is_none_or(|login| login == user))
     };
@@ -198,7 +210,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn found(text: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
-        let login = pick(&parse(text.as_bytes()), host, user)?;
+        let user = user.map_or(String::new(), |user| format!("{user}@"));
+        at(text, &format!("ftps://{user}{host}"), true)
+    }
+
+    fn at(text: &str, url: &str, default_too: bool) -> Option<(String, String)> {
+        let (place, _) = Place::parse(url).unwrap();
+        let login = pick(&parse(text.as_bytes()), &place, default_too)?;
         Some((login.user.into(), login.password.into()))
     }
 
@@ -221,6 +239,33 @@ mod tests {
         assert_eq!(found("login x password y", "a", None), None);
     }
 
+    #[test]
+    fn a_password_is_for_one_port_of_a_host() {
+        let text = "machine host login ann password a\nmachine host:2121 login bob password b\n\
+                    machine [::1]:2121 login eve password e\ndefault login any password q";
+        let user = |url: &str, default_too| at(text, url, default_too).map(|(user, _)| user);
+        for url in [
+            "ftp://host/",
+            "ftps://host/",
+            "ftps://host:990/",
+            "davs://host/",
+            "gridftp://HOST",
+        ] {
+            assert_eq!(user(url, false).as_deref(), Some("ann"), "{url}");
+        }
+        assert_eq!(user("ftp://host:2121/", false).as_deref(), Some("bob"));
+        assert_eq!(user("ftp://[::1]:2121/", false).as_deref(), Some("eve"));
+        // What another user of that host may listen at.
+        for url in [
+            "ftp://host:4000/",
+            "davs://host:8443/",
+            "davs://evil.example/",
+        ] {
+            assert_eq!(user(url, false), None, "{url}");
+            assert_eq!(user(url, true).as_deref(), Some("any"), "{url}");
+        }
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_file_that_others_may_read_is_refused_and_passwords_are_never_shown() {
@@ -228,19 +273,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("netrc");
         let (place, _) = Place::parse("ftp://host/").unwrap();
-        assert_eq!(find(&place, &file).unwrap(), None);
+        assert_eq!(find(&place, &file, false).unwrap(), None);
         std::fs::write(&file, "machine host login ann password s3cret").unwrap();
         let mode = |mode| {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         mode(0o644);
-        let error = find(&place, &file).unwrap_err().to_string();
+        let error = find(&place, &file, false).unwrap_err().to_string();
         assert!(
             error.contains("chmod 600") && !error.contains("s3cret"),
             "{error}"
         );
         mode(0o600);
-        let login = find(&place, &file).unwrap().unwrap();
+        let login = find(&place, &file, false).unwrap().unwrap();
         assert_eq!(&*login.password, "s3cret");
         let shown = format!("{login:?} {:?}", parse(b"machine h password s3cret"));
         assert!(!shown.contains("s3cret"), "{shown}");
@@ -249,7 +294,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_file_is_read(text in prop::collection::vec(any::<u8>(), 0..300), words in "((machine|default|login|password|macdef|#|\"|\\\\|a|\n| ) ?){0,60}") {
-            let _ = pick(&parse(&text), "a", None);
+            let (place, _) = Place::parse("ftp://a/").unwrap();
+            let _ = pick(&parse(&text), &place, true);
             let entries = parse(words.as_bytes());
             prop_assert!(entries.len() <= words.len());
         }

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 pub(crate) const WIDTH: (usize, usize) = (16, 64);
 /// The longest answer about one path, and the longest about what stands in one: half a million names of WebDAV or so.
 pub(crate) const ONE_MAX: usize = 8 << 20;
-pub(crate) const MANY_MAX: usize = 512 << 20;
+pub(crate) const MANY_MAX: usize = 128 << 20;
 /// What all answers that are being read may take together.
 const ALL_MAX: usize = 1 << 30;
 /// What is counted of that at once.

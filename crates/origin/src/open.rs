@@ -23,13 +23,15 @@ pub fn open(place: &Place, settings: Settings) -> Result<Pool> {
             let own = ftp::Settings {
                 in_flight: settings.in_flight,
                 silence,
+                default_login: settings.default_login,
+                clear_passwords: settings.clear_passwords,
                 ..ftp::Settings::default()
             };
             Arc::new(Ftp::new(place.clone(), own)?)
         }
         Scheme::Sftp => Arc::new(Sftp::new(place.clone())?.with_silence(silence)),
         Scheme::Dav | Scheme::Davs => {
-            let login = login(place)?;
+            let login = login(place, settings.default_login)?;
             let login = login.as_ref().map(|l| (&*l.user, &*l.password));
             Arc::new(Dav::new(place.clone(), login, silence)?)
         }
@@ -45,9 +47,9 @@ pub fn open(place: &Place, settings: Settings) -> Result<Pool> {
 }
 
 /// Who asks, as `~/.netrc` says.
-fn login(place: &Place) -> Result<Option<Login>> {
+fn login(place: &Place, default_login: bool) -> Result<Option<Login>> {
     match credentials::netrc() {
-        Some(file) => credentials::find(place, &file),
+        Some(file) => credentials::find(place, &file, default_login),
         None => Ok(None),
     }
 }

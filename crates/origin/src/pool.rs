@@ -30,6 +30,10 @@ pub struct Settings {
     pub idle: Duration,
     /// How often a question is asked, if connections break.
     pub tries: u32,
+    /// Whether an account that `~/.netrc` has for any host (`default`) is shown to this one.
+    pub default_login: bool,
+    /// Whether a password may go in clear text over the network (FTP, `GridFTP` without a certificate).
+    pub clear_passwords: bool,
 }
 
 impl Default for Settings {
@@ -41,6 +45,8 @@ impl Default for Settings {
             connect: Duration::from_secs(15),
             idle: Duration::from_mins(1),
             tries: 3,
+            default_login: false,
+            clear_passwords: false,
         }
     }
 }

@@ -6,8 +6,9 @@
 #   FOLDER/venv/     a virtual environment with them; a file `complete` in it says that it is whole
 set -eu
 
-versions="wsgidav==4.4.0 cheroot==11.1.2 moto[server]==5.2.5 python-irodsclient==3.3.0"
 here=$(cd "$(dirname "$0")" && pwd)
+requirements=$here/../../../scripts/requirements/origin-servers.txt
+build=$here/../../../scripts/requirements/build.txt
 folder=${1:-${ESKER_ORIGIN_SERVERS_DIR:-$here/../../../target/origin-servers}}
 python=${PYTHON:-python3}
 
@@ -18,12 +19,14 @@ fail() {
 
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-if [ "$(cat "$folder/venv/complete" 2>/dev/null)" != "$versions" ]; then
+wanted=$(cat "$requirements" "$build" | sha256sum)
+if [ "$(cat "$folder/venv/complete" 2>/dev/null)" != "$wanted" ]; then
   rm -rf "$folder/venv"
   "$python" -m venv "$folder/venv" || fail "$python cannot make a virtual environment; PYTHON names another Python"
-  # shellcheck disable=SC2086
-  "$folder/venv/bin/pip" --quiet --disable-pip-version-check install $versions ||
-    fail "cannot install $versions from PyPI; is there a network, and a wheel for $("$python" --version)?"
-  echo "$versions" > "$folder/venv/complete"
-  echo "fetch-servers: $versions in $folder/venv"
+  # PyPI has WsgiDAV as a source archive alone: what builds it is pinned, too.
+  pip="$folder/venv/bin/pip --quiet --disable-pip-version-check install --require-hashes"
+  { $pip -r "$build" && $pip --no-build-isolation -r "$requirements"; } ||
+    fail "cannot install $requirements from PyPI; is there a network, and a wheel for $("$python" --version)?"
+  echo "$wanted" > "$folder/venv/complete"
+  echo "fetch-servers: what $requirements lists in $folder/venv"
 fi

@@ -126,7 +126,7 @@ impl<'a> Loader<'a> {
     /// The vertices that these names are of now.
     fn resolve(&self, names: &[VertexName]) -> Result<Vec<VertexRef>> {
         // Only paths need the namespace; asking it costs a round trip where it is far.
-        resolve(self.database, &self.schema, names)
+        resolve(self.database, self.database.asker(), &self.schema, names)
     }
 
     fn wrong(&self, table: &str, row: usize, e: &Error) -> Error {

@@ -41,7 +41,7 @@ impl Columns {
         let reader = RecordBatchIterator::new(batches, self.batch.schema());
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         // Whoever takes the stream empties it; one that nobody took is released with the capsule.
-        PyCapsule::new(py, stream, Some(STREAM.into()))
+        PyCapsule::new_with_value(py, stream, STREAM)
     }
 
     fn __len__(&self) -> usize {

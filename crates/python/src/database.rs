@@ -69,7 +69,12 @@ pub(crate) fn vertex_of(
     text: &str,
 ) -> Result<(VertexName, VertexRef)> {
     let name = VertexName::parse(text)?;
-    let found = resolve(database, schema, std::slice::from_ref(&name))?;
+    let found = resolve(
+        database,
+        database.asker(),
+        schema,
+        std::slice::from_ref(&name),
+    )?;
     match found.first() {
         Some(vertex) => Ok((name, *vertex)),
         None => Ok((name.clone(), name.resolve(schema)?)),

@@ -5,8 +5,8 @@ use crate::database::Core;
 use crate::error::{invalid, raise};
 use esker::{Database, OpenOptions};
 use esker_record::{
-    Begin, Ended, Entry, Git, Row, Run, Spool, Use, begin, deliver_one, diff_runs, find_run, git,
-    is_run, now, settings, usual_folder,
+    Begin, Ended, Entry, Git, Redactor, Row, Run, Spool, Use, begin, deliver_one, diff_runs,
+    find_run, git, is_run, now, settings,
 };
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -70,12 +70,13 @@ impl Recording {
             name: Some(name),
             command,
             variables: keep,
+            redactor: Redactor::default(),
         };
         let mut run = begin(what, &environment, now());
-        run.params = settings(parameters);
+        run.params = settings(parameters, &Redactor::default());
         run.tags = tags.into_iter().collect();
         run.parent = parent.or(run.parent);
-        let spool = Spool::new(spool.unwrap_or_else(usual_folder));
+        let spool = spool.map_or_else(Spool::usual, Spool::new);
         let (entry, problem) = match spool.begin(&run) {
             Ok(entry) => (Some(entry), None),
             Err(e) => (None, Some(format!("{}: {e}", spool.folder().display()))),
@@ -159,7 +160,9 @@ impl Recording {
     /// Notes settings and tags.
     fn note(&self, parameters: Vec<(String, String)>, tags: Vec<(String, String)>) {
         let mut held = self.held();
-        held.run.params.extend(settings(parameters));
+        held.run
+            .params
+            .extend(settings(parameters, &Redactor::default()));
         held.run.tags.extend(tags);
     }
 
@@ -213,8 +216,9 @@ impl Recording {
                 None
             }
             (Err(why), Ok(file)) => Some(format!(
-                "this run waits in {} for {}: {why}; `esker spool deliver` brings it there",
+                "this run waits in {} for {}: {why}; `esker spool deliver --target {}` brings it there",
                 folder_of(&file),
+                run.target,
                 run.target
             )),
             (Err(why), Err(spool)) => Some(format!(

@@ -6,7 +6,7 @@ use crate::gather::{Fetch, fetches};
 use crate::leaf::{StarCodec, StarExec};
 use crate::plan::plan;
 use crate::rewrite::{Component, Out, Rewritten, rewrite};
-use crate::secret::{Channels, Secret};
+use crate::secret::{Channels, REFUSED, Secret};
 use crate::table::LeafTable;
 use crate::worker::About;
 use datafusion::common::{DataFusionError, exec_err};
@@ -343,11 +343,10 @@ async fn about(
 /// The cause of an error, for people.
 fn reason(e: &DataFusionError) -> String {
     let root = e.find_root().to_string();
-    if root.contains("the secret is missing") {
-        return "the secret is missing or another one; give the workers' own (--secret-file)"
-            .into();
+    if root.contains(REFUSED) {
+        return REFUSED.into();
     }
-    if root.contains("Error connecting") {
+    if root.contains("Connection refused") {
         return "nobody listens there; start one with `esker rdf worker`".into();
     }
     root

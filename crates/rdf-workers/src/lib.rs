@@ -13,6 +13,8 @@ mod coordinator;
 mod error;
 mod expression;
 mod gather;
+#[doc(hidden)]
+pub mod hostile;
 mod leaf;
 mod part;
 mod plan;
@@ -21,6 +23,7 @@ mod secret;
 mod star;
 mod table;
 mod walk;
+mod wire;
 mod worker;
 
 pub use coordinator::{Coordinator, Prepared, Settings};

@@ -1,18 +1,30 @@
 //! The secret that workers and coordinators share: who does not know it is not answered.
 
+use crate::wire;
 use async_trait::async_trait;
 use datafusion::error::DataFusionError;
-use datafusion_distributed::grpc::{
-    BoxCloneSyncChannel, DefaultChannelResolver, create_worker_client,
-};
+use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{ChannelResolver, WorkerChannel};
+use esker_access::HostKey;
 use http::HeaderValue;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tower::ServiceExt;
 use url::Url;
 
 /// The header that carries it.
 const HEADER: &str = "x-esker-secret";
+/// What the key of TLS is derived under.
+const DERIVED: &str = "esker rdf workers 2026-11 host key of TLS";
+/// Characters of a secret at least: who connects to a worker sees a public key that is made of it, and can try guesses.
+const LEAST: usize = 20;
+/// Connections that are kept.
+const KEPT_MAX: usize = 4096;
+/// What somebody with another secret is told.
+pub(crate) const REFUSED: &str =
+    "the secret is missing or another one; give the workers' own (--secret-file)";
 
 /// A secret, or none.
 #[derive(Clone, Default)]
@@ -29,8 +41,13 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Of that text, which must be visible ASCII.
+    /// Of that text, which must be visible ASCII, and nothing that can be guessed.
     pub fn new(text: &str) -> Result<Self, String> {
+        if text.len() < LEAST {
+            return Err(format!(
+                "a secret has at least {LEAST} characters, so that it cannot be guessed: make one by `openssl rand -hex 32`"
+            ));
+        }
         let mut value = HeaderValue::from_str(text)
             .map_err(|_| "a secret is one line of visible ASCII characters".to_owned())?;
         value.set_sensitive(true);
@@ -40,6 +57,13 @@ impl Secret {
     /// Whether there is one.
     pub const fn is_some(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// The key for TLS that all have who know it.
+    pub(crate) fn host_key(&self) -> Option<HostKey> {
+        let secret = self.0.as_ref()?;
+        let seed = blake3::derive_key(DERIVED, secret.as_bytes());
+        Some(HostKey::from_seed(&seed))
     }
 
     /// Refuses requests without it.
@@ -56,9 +80,7 @@ impl Secret {
             match (wanted, said) {
                 (None, _) => Ok(request),
                 (Some(wanted), Some(said)) if wanted == said => Ok(request),
-                _ => Err(Status::unauthenticated(
-                    "the secret is missing or another one; give the workers' own (--secret-file)",
-                )),
+                _ => Err(Status::unauthenticated(REFUSED)),
             }
         }
     }
@@ -66,8 +88,8 @@ impl Secret {
     /// Connections that say it.
     pub(crate) fn channels(&self) -> Channels {
         Channels {
-            secret: self.0.clone(),
-            inner: DefaultChannelResolver::default(),
+            secret: self.clone(),
+            kept: Arc::default(),
         }
     }
 }
@@ -75,8 +97,39 @@ impl Secret {
 /// Connections to workers, kept, each request with the secret.
 #[derive(Clone)]
 pub(crate) struct Channels {
-    secret: Option<HeaderValue>,
-    inner: DefaultChannelResolver,
+    secret: Secret,
+    kept: Arc<Mutex<HashMap<Url, Channel>>>,
+}
+
+impl Channels {
+    async fn channel(&self, url: &Url) -> Result<Channel, DataFusionError> {
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(channel) = kept().get(url) {
+            return Ok(channel.clone());
+        }
+        let failed = |e: &dyn std::error::Error| {
+            let mut root = e;
+            while let Some(cause) = root.source() {
+                root = cause;
+            }
+            DataFusionError::Execution(format!("connecting to the worker at {url}: {root}"))
+        };
+        let endpoint = Endpoint::from_shared(url.to_string()).map_err(|e| failed(&e))?;
+        let authority = url.authority().to_owned();
+        let secret = self.secret.clone();
+        let connector = tower::service_fn(move |_: http::Uri| {
+            let (authority, secret) = (authority.clone(), secret.clone());
+            async move { wire::connect(&authority, &secret).await }
+        });
+        let channel = endpoint.connect_with_connector(connector).await;
+        let channel = channel.map_err(|e| failed(&e))?;
+        let mut kept = kept();
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(url.clone(), channel.clone());
+        Ok(channel)
+    }
 }
 
 #[async_trait]
@@ -85,12 +138,12 @@ impl ChannelResolver for Channels {
         &self,
         url: &Url,
     ) -> Result<Box<dyn WorkerChannel>, DataFusionError> {
-        let channel = self.inner.get_channel(url).await?;
-        let Some(secret) = self.secret.clone() else {
-            return Ok(create_worker_client(channel));
-        };
+        let channel = self.channel(url).await?;
+        let secret = self.secret.0.clone();
         let with = channel.map_request(move |mut request: http::Request<tonic::body::Body>| {
-            request.headers_mut().insert(HEADER, secret.clone());
+            if let Some(secret) = &secret {
+                request.headers_mut().insert(HEADER, secret.clone());
+            }
             request
         });
         Ok(create_worker_client(BoxCloneSyncChannel::new(with)))

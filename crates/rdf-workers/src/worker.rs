@@ -3,6 +3,7 @@
 use crate::leaf::StarCodec;
 use crate::part::Held;
 use crate::secret::Secret;
+use crate::wire;
 use datafusion::common::exec_err;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
@@ -36,7 +37,7 @@ impl About {
         }
     }
 
-    fn write(&self) -> String {
+    pub(crate) fn write(&self) -> String {
         serde_json::json!({
             "esker": PROTOCOL,
             "part": self.part.to_string(),
@@ -88,16 +89,8 @@ impl Listener {
         secret: Secret,
         end: impl Future<Output = ()>,
     ) -> Result<(), String> {
-        let about = About::of(&held);
-        let held = Arc::new(held);
-        let channels = secret.channels();
-        let session = move |ctx: WorkerQueryContext| {
-            let (held, channels) = (Arc::clone(&held), channels.clone());
-            async move { Ok::<SessionState, DataFusionError>(state(ctx, held, channels)) }
-        };
-        let worker = Worker::from_session_builder(session).with_version(about.write());
-        let incoming =
-            tonic::transport::server::TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        let worker = worker(held, &secret);
+        let incoming = wire::accepted(self.listener, &secret).map_err(|e| e.to_string())?;
         tonic::transport::Server::builder()
             .layer(tonic::service::InterceptorLayer::new(secret.check()))
             .add_service(worker.into_worker_server())
@@ -107,7 +100,19 @@ impl Listener {
     }
 }
 
-fn state(
+/// A worker that holds a part.
+pub(crate) fn worker(held: Held, secret: &Secret) -> Worker {
+    let about = About::of(&held);
+    let held = Arc::new(held);
+    let channels = secret.channels();
+    let session = move |ctx: WorkerQueryContext| {
+        let (held, channels) = (Arc::clone(&held), channels.clone());
+        async move { Ok::<SessionState, DataFusionError>(state(ctx, held, channels)) }
+    };
+    Worker::from_session_builder(session).with_version(about.write())
+}
+
+pub(crate) fn state(
     mut ctx: WorkerQueryContext,
     held: Arc<Held>,
     channels: crate::secret::Channels,
@@ -122,7 +127,7 @@ fn state(
 }
 
 /// What plans of coordinators consist of. The engine itself knows more: files that are read, and written.
-const KNOWN: [&str; 19] = [
+pub(crate) const KNOWN: [&str; 19] = [
     "AggregateExec",
     "BroadcastExec",
     "CoalesceBatchesExec",

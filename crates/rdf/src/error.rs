@@ -33,6 +33,38 @@ pub enum Error {
         /// What was allowed.
         limit: usize,
     },
+    /// The strings and terms that a query computes are too many or too long.
+    #[error(
+        "the query needs more memory than it may have: the strings and tables that it computes are larger than the limit of {limit} bytes; \
+         make fewer or shorter strings, add a LIMIT, or allow more memory"
+    )]
+    MemoryOfStrings {
+        /// What was allowed, in bytes.
+        limit: usize,
+    },
+    /// One computed string is too long.
+    #[error(
+        "the query makes a string of more than {limit} bytes, the most that one may have: join fewer or shorter strings"
+    )]
+    LongString {
+        /// What was allowed, in bytes.
+        limit: usize,
+    },
+    /// A regular expression is too long.
+    #[error(
+        "the query has a regular expression of {bytes} bytes; the limit is {limit} bytes: use a shorter one"
+    )]
+    LongPattern {
+        /// Its length in bytes.
+        bytes: usize,
+        /// What was allowed, in bytes.
+        limit: usize,
+    },
+    /// All queries of the host together have no memory left for this one.
+    #[error(
+        "all queries together need more memory than they may have: ask again when fewer run, or ask for less"
+    )]
+    MemoryOfAll,
     /// Something of SPARQL that is not there.
     #[error("{0} is not supported")]
     Unsupported(String),

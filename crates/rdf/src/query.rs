@@ -215,7 +215,7 @@ pub fn answer<'a>(
                 ..Want::default()
             };
             let table = solved(&ctx, &node, &want)?;
-            Found::Triples(construct(&ctx, &table, &triples, &blanks))
+            Found::Triples(construct(&ctx, &table, &triples, &blanks)?)
         }
         Query::Describe { pattern, .. } => {
             let node = translator.node(pattern)?;
@@ -229,7 +229,7 @@ pub fn answer<'a>(
                     ..Want::default()
                 },
             )?;
-            Found::Triples(describe(&ctx, &table))
+            Found::Triples(describe(&ctx, &table)?)
         }
     };
     if let Some(error) = ctx.failed.borrow_mut().take() {
@@ -316,10 +316,11 @@ fn construct(
     table: &Table,
     template: &[Triple],
     blanks: &HashSet<Var>,
-) -> Vec<(Id, Id, Id)> {
+) -> Result<Vec<(Id, Id, Id)>> {
     let mut seen = HashSet::new();
     let mut list = Vec::new();
     for row in table.rows() {
+        grown(ctx, row.at, list.len())?;
         let mut fresh: HashMap<Var, Id> = HashMap::new();
         for t in template {
             let mut get = |p: Pos| match p {
@@ -335,7 +336,16 @@ fn construct(
             }
         }
     }
-    list
+    Ok(list)
+}
+
+/// Now and then: stops if the host says so, or if so many triples, in a list and in a set, are more than there is memory for.
+fn grown(ctx: &Context<'_>, turn: usize, triples: usize) -> Result<()> {
+    if !turn.is_multiple_of(1024) {
+        return Ok(());
+    }
+    ctx.check()?;
+    ctx.fits(triples, 9)
 }
 
 /// Whether these terms may stand there.
@@ -353,7 +363,7 @@ pub(crate) fn is_triple(ctx: &Context<'_>, (s, p, o): (Id, Id, Id)) -> bool {
 }
 
 /// The triples of which the terms of the solutions are subjects, and of the blank nodes that they lead to.
-fn describe(ctx: &Context<'_>, table: &Table) -> Vec<(Id, Id, Id)> {
+fn describe(ctx: &Context<'_>, table: &Table) -> Result<Vec<(Id, Id, Id)>> {
     use crate::dictionary::{Head, Parts};
     let graph = ctx.graph();
     let mut left: Vec<Id> = table
@@ -369,6 +379,7 @@ fn describe(ctx: &Context<'_>, table: &Table) -> Vec<(Id, Id, Id)> {
         if !seen.insert(s) {
             continue;
         }
+        grown(ctx, seen.len(), list.len())?;
         for p in graph.predicates() {
             for o in graph.index(*p).map_or(&[][..], |x| x.so.get(s)) {
                 list.push((s, *p, *o));
@@ -379,5 +390,5 @@ fn describe(ctx: &Context<'_>, table: &Table) -> Vec<(Id, Id, Id)> {
             }
         }
     }
-    list
+    Ok(list)
 }

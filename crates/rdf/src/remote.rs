@@ -3,19 +3,10 @@
 use crate::error::{Error, Result};
 use crate::exec::{Context, Table, Var};
 use crate::id::{Id, UNBOUND};
-use oxrdf::{Term, Variable};
-use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParserOutput};
+use crate::solutions::{Results, Solutions, read_results};
+use oxrdf::Term;
 use std::collections::HashMap;
 use std::io::Read;
-
-/// Solutions of another endpoint.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Solutions {
-    /// Names of the variables.
-    pub names: Vec<String>,
-    /// A row for each solution.
-    pub rows: Vec<Vec<Option<Term>>>,
-}
 
 /// Asks an endpoint a query: its IRI, the text. The error is for people.
 pub type Remote<'a> = dyn Fn(&str, &str) -> std::result::Result<Solutions, String> + Sync + 'a;
@@ -29,27 +20,10 @@ pub fn read_solutions(
     from: impl Read,
     most: usize,
 ) -> std::result::Result<Solutions, String> {
-    let format = QueryResultsFormat::from_media_type(content_type)
-        .ok_or_else(|| format!("it answered with `{content_type}`, not with solutions"))?;
-    let parsed = QueryResultsParser::from_format(format)
-        .for_reader(from)
-        .map_err(|e| e.to_string())?;
-    let ReaderQueryResultsParserOutput::Solutions(parsed) = parsed else {
-        return Err("it answered with a truth, not with solutions".into());
-    };
-    let names: Vec<Variable> = parsed.variables().to_vec();
-    let mut rows = Vec::new();
-    for solution in parsed {
-        let solution = solution.map_err(|e| e.to_string())?;
-        if rows.len() == most {
-            return Err(format!("it gave more than {most} solutions"));
-        }
-        rows.push(names.iter().map(|n| solution.get(n).cloned()).collect());
+    match read_results(content_type, from, most)? {
+        Results::Solutions(solutions) => Ok(solutions),
+        Results::Truth(_) => Err("it answered with a truth, not with solutions".into()),
     }
-    Ok(Solutions {
-        names: names.into_iter().map(Variable::into_string).collect(),
-        rows,
-    })
 }
 
 /// The solutions of a pattern at an endpoint, by the numbers of this query. `vars` names its variables.

@@ -3,11 +3,10 @@
 use crate::dictionary::{Head, Parts};
 use crate::exec::Context;
 use crate::exec::parallel::portions;
+use crate::format::{RdfFormat, Writing};
 use crate::id::{Id, UNBOUND, XSD};
 use crate::query::{Answer, Found};
-use oxrdf::Variable;
-use oxrdfio::{RdfFormat, RdfSerializer};
-use sparesults::{QueryResultsFormat, QueryResultsSerializer};
+use crate::xml::escape;
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -31,6 +30,10 @@ const PORTION: usize = 4096;
 /// Rows after which the buffer is looked at.
 const SMALL: usize = 128;
 
+/// How SPARQL Query Results XML begins.
+const XML_BEGIN: &str =
+    "<?xml version=\"1.0\"?><sparql xmlns=\"http://www.w3.org/2005/sparql-results#\">";
+
 impl Answer<'_> {
     /// Writes solutions or a truth. A graph is written as N-Triples.
     pub fn write(&self, format: Format, to: &mut dyn Write) -> io::Result<()> {
@@ -39,50 +42,27 @@ impl Answer<'_> {
             Found::Boolean(b) => match format {
                 Format::Json => write!(to, "{{\"head\":{{}},\"boolean\":{b}}}"),
                 Format::Csv | Format::Tsv => write!(to, "{b}"),
-                Format::Xml => {
-                    QueryResultsSerializer::from_format(QueryResultsFormat::Xml)
-                        .serialize_boolean_to_writer(to, *b)?;
-                    Ok(())
-                }
+                Format::Xml => write!(
+                    to,
+                    "{XML_BEGIN}<head></head><boolean>{b}</boolean></sparql>"
+                ),
             },
             Found::Solutions(vars, table) => match format {
                 Format::Json => json(self.ctx(), vars, table, to),
                 Format::Csv => separated(self.ctx(), vars, table, to, false),
                 Format::Tsv => separated(self.ctx(), vars, table, to, true),
-                Format::Xml => self.xml(vars, table, to),
+                Format::Xml => xml(self.ctx(), vars, table, to),
             },
         }
     }
 
     /// Writes a graph.
     pub fn write_graph(&self, format: RdfFormat, to: &mut dyn Write) -> io::Result<()> {
-        let mut writer = RdfSerializer::from_format(format).for_writer(to);
+        let mut writer = Writing::new(to, format);
         if let Found::Triples(list) = &self.found {
             for triple in list.iter().filter_map(|t| self.triple(*t)) {
-                writer.serialize_triple(&triple)?;
+                writer.triple(&triple)?;
             }
-        }
-        writer.finish()?;
-        Ok(())
-    }
-
-    fn xml(
-        &self,
-        vars: &[String],
-        table: &crate::exec::Table,
-        to: &mut dyn Write,
-    ) -> io::Result<()> {
-        let names: Vec<Variable> = vars.iter().map(Variable::new_unchecked).collect();
-        let mut writer = QueryResultsSerializer::from_format(QueryResultsFormat::Xml)
-            .serialize_solutions_to_writer(to, names.clone())?;
-        for r in 0..table.len() {
-            let terms: Vec<_> = table
-                .columns()
-                .iter()
-                .zip(&names)
-                .filter_map(|(c, name)| Some((name, self.term(c[r])?)))
-                .collect();
-            writer.serialize(terms.iter().map(|(n, t)| (*n, t)))?;
         }
         writer.finish()?;
         Ok(())
@@ -214,6 +194,103 @@ fn json_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Solutions as XML.
+fn xml(
+    ctx: &Context<'_>,
+    vars: &[String],
+    table: &crate::exec::Table,
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    let mut head = format!("{XML_BEGIN}<head>");
+    for var in vars {
+        head.push_str("<variable name=\"");
+        // Names of variables have no character that XML has not.
+        let _ = escape(var, true, &mut head);
+        head.push_str("\"/>");
+    }
+    head.push_str("</head><results>");
+    let mut out = head.into_bytes();
+    out.reserve(BUFFER);
+    let bindings: Vec<String> = vars
+        .iter()
+        .map(|var| {
+            let mut begin = "<binding name=\"".to_owned();
+            let _ = escape(var, true, &mut begin);
+            begin.push_str("\">");
+            begin
+        })
+        .collect();
+    let rows = |ctx: &Context<'_>, range: Range<usize>, out: &mut Vec<u8>| {
+        for r in range {
+            out.extend_from_slice(b"<result>");
+            for (begin, column) in bindings.iter().zip(table.columns()) {
+                if column[r] == UNBOUND {
+                    continue;
+                }
+                out.extend_from_slice(begin.as_bytes());
+                xml_term(ctx, column[r], out);
+                out.extend_from_slice(b"</binding>");
+            }
+            out.extend_from_slice(b"</result>");
+        }
+    };
+    in_order(ctx, table.len(), &mut out, to, &rows)?;
+    out.extend_from_slice(b"</results></sparql>");
+    to.write_all(&out)
+}
+
+fn xml_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
+    let mut text = String::new();
+    ctx.with_parts(id, |parts| match parts {
+        Parts::Inline(v) => {
+            let (value, kind) = (v.text(), v.datatype());
+            text = format!("<literal datatype=\"{XSD}{kind}\">{value}</literal>");
+        }
+        Parts::Stored(head, tail) => {
+            let (prefix, end): (&str, &str) = match head {
+                Head::Iri(prefix) => {
+                    text.push_str("<uri>");
+                    (prefix, "</uri>")
+                }
+                Head::Blank => {
+                    text.push_str("<bnode>");
+                    ("", "</bnode>")
+                }
+                Head::Plain => {
+                    text.push_str("<literal>");
+                    ("", "</literal>")
+                }
+                Head::Lang(lang) => {
+                    text.push_str("<literal xml:lang=\"");
+                    xml_text(lang, true, &mut text);
+                    text.push_str("\">");
+                    ("", "</literal>")
+                }
+                Head::Typed(datatype) => {
+                    text.push_str("<literal datatype=\"");
+                    xml_text(datatype, true, &mut text);
+                    text.push_str("\">");
+                    ("", "</literal>")
+                }
+            };
+            xml_text(prefix, false, &mut text);
+            xml_text(tail, false, &mut text);
+            text.push_str(end);
+        }
+    });
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// A text in XML. A character that XML has not becomes U+FFFD: other formats have it.
+fn xml_text(text: &str, attribute: bool, out: &mut String) {
+    let begin = out.len();
+    if escape(text, attribute, out).is_err() {
+        out.truncate(begin);
+        let text = text.replace(crate::xml::is_lacking, "\u{FFFD}");
+        let _ = escape(&text, attribute, out);
+    }
+}
+
 fn separated(
     ctx: &Context<'_>,
     vars: &[String],
@@ -317,7 +394,7 @@ pub fn dump(
     to: &mut dyn Write,
 ) -> io::Result<()> {
     use oxrdf::{GraphName, NamedOrBlankNode, Term};
-    let mut writer = RdfSerializer::from_format(format).for_writer(to);
+    let mut writer = Writing::new(to, format);
     let node = |term: Term| match term {
         Term::NamedNode(n) => Some(NamedOrBlankNode::NamedNode(n)),
         Term::BlankNode(n) => Some(NamedOrBlankNode::BlankNode(n)),
@@ -336,7 +413,7 @@ pub fn dump(
             Some(g) if graph.is_none() => GraphName::from(g),
             _ => GraphName::DefaultGraph,
         };
-        writer.serialize_quad(&oxrdf::Quad::new(s, p, o, g))?;
+        writer.quad(&oxrdf::Quad::new(s, p, o, g))?;
     }
     writer.finish()?;
     Ok(())

@@ -1,5 +1,6 @@
 //! SPARQL Update: a changed copy of the dataset, or an error and nothing.
 
+use crate::RdfFormat;
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
 use crate::exec::{Context, Options, Var, Want, eval};
@@ -11,7 +12,6 @@ use crate::quads::{Dataset, Quad};
 use crate::query::{Graphs, choose, is_triple};
 use crate::syntax;
 use oxrdf::{NamedOrBlankNode, Term};
-use oxrdfio::RdfFormat;
 use spargebra::algebra::{GraphPattern, GraphTarget, QueryDataset};
 use spargebra::term::{
     GraphNamePattern, GroundQuadPattern, GroundTermPattern, QuadPattern, TermPattern,

@@ -1,7 +1,7 @@
 //! What can be said of a run before it begins: from this process, its environment and its arguments.
 
 use crate::run::{Run, Slurm, Use, new_id};
-use esker_import::secrets::{MARK, is_secret_name, redacted};
+use esker_import::secrets::Redactor;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,8 @@ pub struct Begin {
     pub command: Vec<String>,
     /// Further variables to keep, by name.
     pub variables: Vec<String>,
+    /// What takes secrets out of what is kept.
+    pub redactor: Redactor,
 }
 
 /// What is known of a run as it begins. `environment`: the variables that it gets.
@@ -76,6 +78,7 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
         name,
         command,
         variables,
+        redactor,
     } = what;
     let host = host_name();
     let pid = std::process::id();
@@ -89,21 +92,22 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
     let program = command.first().map(String::as_str).unwrap_or_default();
     let found = resolved(program, variable("PATH").as_deref(), &cwd);
     let short = Path::new(program).file_name().map(OsStr::to_string_lossy);
+    let uid = rustix::process::getuid().as_raw();
     Run {
-        id: new_id(start, &host, pid),
+        id: new_id(start, &host, pid, uid),
         target,
         name: name.unwrap_or_else(|| short.unwrap_or_default().into_owned()),
         programs: found.iter().map(|p| Use::of(p)).collect(),
         program: found.map(|p| p.to_string_lossy().into_owned()),
-        command: without_secrets(&command),
+        command: redactor.words(&command),
         cwd: cwd.to_string_lossy().into_owned(),
         host,
-        uid: rustix::process::getuid().as_raw(),
+        uid,
         user: variable("USER").or_else(|| variable("LOGNAME")),
         pid,
         pid_began: crate::spool::began(pid),
         start,
-        environment: kept(environment, &variables),
+        environment: kept(environment, &variables, &redactor),
         modules: modules(&variable),
         parent: variable(OWN_ID),
         slurm: slurm(&variable),
@@ -112,13 +116,12 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
 }
 
 /// Settings as they are kept: of those that are called as secrets are, only that they are there.
-pub fn settings(given: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
+pub fn settings(
+    given: impl IntoIterator<Item = (String, String)>,
+    redactor: &Redactor,
+) -> BTreeMap<String, String> {
     let kept = given.into_iter().map(|(name, value)| {
-        let value = if is_secret_name(&name) {
-            MARK.to_owned()
-        } else {
-            cut(redacted(&value).into_owned())
-        };
+        let value = cut(redactor.named(&name, &value));
         (name, value)
     });
     kept.collect()
@@ -130,23 +133,6 @@ pub fn host_name() -> String {
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// Arguments as they are kept: what looks like a secret is blotted out, together with the option before it.
-fn without_secrets(command: &[String]) -> Vec<String> {
-    let mut out = Vec::with_capacity(command.len());
-    let mut secret_next = false;
-    for word in command {
-        let option = word.starts_with('-') && !word.contains('=');
-        if secret_next && !option {
-            out.push(MARK.to_owned());
-            secret_next = false;
-            continue;
-        }
-        secret_next = option && is_secret_name(word);
-        out.push(redacted(word).into_owned());
-    }
-    out
-}
-
 fn cut(mut value: String) -> String {
     if value.len() > VALUE_BYTES_MAX {
         value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
@@ -155,19 +141,18 @@ fn cut(mut value: String) -> String {
     value
 }
 
-fn kept(environment: &[(String, String)], more: &[String]) -> BTreeMap<String, String> {
+fn kept(
+    environment: &[(String, String)],
+    more: &[String],
+    redactor: &Redactor,
+) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for (name, value) in environment {
         let wanted = more.contains(name) || KEPT.iter().any(|prefix| name.starts_with(prefix));
         if !wanted || out.len() == VARIABLES_MAX {
             continue;
         }
-        let value = if is_secret_name(name) {
-            MARK.to_owned()
-        } else {
-            cut(redacted(value).into_owned())
-        };
-        out.insert(name.clone(), value);
+        out.insert(name.clone(), cut(redactor.named(name, value)));
     }
     out
 }
@@ -216,6 +201,7 @@ pub fn resolved(program: &str, path: Option<&str>, cwd: &Path) -> Option<PathBuf
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_import::secrets::MARK;
 
     fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         let pair = |(n, v): &(&str, &str)| ((*n).to_owned(), (*v).to_owned());
@@ -225,11 +211,16 @@ mod tests {
     #[test]
     fn settings_that_are_secrets_are_kept_without_their_values() {
         let pair = |n: &str, v: &str| (n.to_owned(), v.to_owned());
-        let kept = settings([
-            pair("k", "3"),
-            pair("api_token", "abc"),
-            pair("url", "x?password=y"),
-        ]);
+        let kept = settings(
+            [
+                pair("k", "3"),
+                pair("api_token", "abc"),
+                pair("url", "x?password=y"),
+                pair("who", "patient-7"),
+            ],
+            &Redactor::new(["patient-[0-9]+"]).unwrap(),
+        );
+        assert_eq!(kept["who"], MARK);
         assert_eq!(kept["k"], "3");
         assert_eq!(kept["api_token"], MARK);
         assert!(!kept["url"].contains('y'), "{kept:?}");

@@ -3,6 +3,7 @@
 use crate::run::Git;
 use esker_import::secrets::redacted;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -25,7 +26,7 @@ pub fn git(folder: &Path) -> Option<Git> {
     Some(Git {
         commit,
         branch,
-        dirty: dirty(tree),
+        dirty: dirty(tree, &common),
         remote: remote(&common),
     })
 }
@@ -51,9 +52,25 @@ fn commit_of(dir: &Path, common: &Path, name: &str) -> Option<String> {
     line.map(|commit| commit.trim().to_owned())
 }
 
-fn dirty(tree: &Path) -> Option<bool> {
+/// Nothing for a tree of another user, whose filters and hooks are not this user's to run.
+fn dirty(tree: &Path, dir: &Path) -> Option<bool> {
+    let user = rustix::process::geteuid().as_raw();
+    let own = |path: &Path| fs::metadata(path).is_ok_and(|m| m.uid() == user);
+    let config = dir.join("config");
+    if !own(dir) || (config.exists() && !own(&config)) {
+        return None;
+    }
     let out = Command::new("git")
+        // A configuration names programs that `git status` would run.
+        .args([
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+        ])
         .args(["status", "--porcelain", "--untracked-files=no"])
+        // In submodules it would run another `git status`, which is not told the above.
+        .arg("--ignore-submodules=dirty")
         .env("GIT_OPTIONAL_LOCKS", "0")
         .current_dir(tree)
         .stdin(Stdio::null())

@@ -11,9 +11,10 @@
 //! What was begun holds from the start; how it ended, and what it wrote, from the end: a question as of a time between sees it running.
 
 use crate::run::{Run, Use};
+use esker_model::namespace::check_path_key;
 use esker_model::{
-    Batch, EdgeTypeId, Op, Properties, Schema, SchemaError, Value, Version, VertexId, VertexRef,
-    VertexTypeId,
+    Batch, EdgeTypeId, Error, Op, Properties, Result, Schema, SchemaError, Value, Version,
+    VertexId, VertexRef, VertexTypeId,
 };
 use std::collections::BTreeMap;
 
@@ -37,7 +38,7 @@ impl Types {
     ///
     /// # Errors
     /// If the schema lacks one of them; the default schema has them all.
-    pub fn resolve(schema: &Schema) -> Result<Self, SchemaError> {
+    pub fn resolve(schema: &Schema) -> std::result::Result<Self, SchemaError> {
         Ok(Self {
             user: schema.vertex_type_id("User")?,
             execution: schema.vertex_type_id("Execution")?,
@@ -157,7 +158,16 @@ fn tags(map: &BTreeMap<String, String>) -> Properties {
 }
 
 /// Makes the batch of a run, which changes nothing where it was applied before. One that has not ended yet may come again with its end.
-pub fn batch(run: &Run, types: &Types) -> Batch {
+///
+/// # Errors
+/// `Invalid` if a file or a program of it is named by a path that is not in its plain form.
+pub fn batch(run: &Run, types: &Types) -> Result<Batch> {
+    let programs = run.programs.iter().map(|used| &used.path);
+    let used = run.inputs.iter().chain(&run.outputs);
+    let paths = used.map(|used| &used.path).chain(programs);
+    for path in paths.chain(&run.program) {
+        check_path_key(path).map_err(Error::Invalid)?;
+    }
     let hash = blake3::hash(run.id.as_bytes());
     let [high, low, ..] = *hash.as_bytes();
     let mut w = Writer {
@@ -214,7 +224,7 @@ pub fn batch(run: &Run, types: &Types) -> Batch {
         file(&mut w, types, (vertex, types.read), at, input);
     }
     let Some(ended) = &run.ended else {
-        return w.batch;
+        return Ok(w.batch);
     };
     let over = w.at(ended.at.max(run.start));
     w.change(
@@ -243,7 +253,7 @@ pub fn batch(run: &Run, types: &Types) -> Batch {
     for output in &run.outputs {
         file(&mut w, types, (vertex, types.write), over, output);
     }
-    w.batch
+    Ok(w.batch)
 }
 
 /// What the schema has no place for.

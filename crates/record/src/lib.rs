@@ -9,21 +9,28 @@
 //!
 //! Suggested reading order: [`Run`], [`Spool`], [`batch`], [`diff_runs`].
 
+mod behalf;
 mod capture;
 mod deliver;
 mod diff;
 mod git;
 mod graph;
+#[doc(hidden)]
+pub mod hostile;
+mod read;
 mod run;
 mod spool;
 
+pub use behalf::Behalf;
 pub use capture::{Begin, OWN_ID, begin, host_name, modules, resolved, settings};
-pub use deliver::{Refused, Target, Waiting, deliver_all, deliver_one};
+pub use deliver::{Delivery, Target, deliver_all, deliver_one};
 pub use diff::{Change, Part, Row, RunDiff, diff_runs, find_run, is_run};
+pub use esker_import::secrets::Redactor;
 pub use git::git;
 pub use graph::{Types, batch};
+pub use read::{Found, Look, Waiting, Which};
 pub use run::{Ended, Git, Run, Slurm, Use, new_id};
-pub use spool::{Entry, Found, Spool, usual_folder};
+pub use spool::{Entry, FileId, Spool};
 
 /// Nanoseconds since 1970.
 pub fn now() -> i64 {

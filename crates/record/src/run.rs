@@ -1,7 +1,11 @@
 //! What is known of a run.
 
+use esker_model::namespace::NamePath;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 /// A run of a program. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -118,8 +122,9 @@ pub struct Use {
     pub observed: bool,
 }
 
-/// A name for a run: its start in milliseconds, and 40 bits of host, process and time, both in letters that sort as numbers do.
-pub fn new_id(start: i64, host: &str, pid: u32) -> String {
+/// A name for a run: its start in milliseconds, and 40 bits of host, process, time and user, both in letters that sort as numbers do. The user is
+/// a part of it, so that nobody gives a run the name of another user's.
+pub fn new_id(start: i64, host: &str, pid: u32, uid: u32) -> String {
     const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let letters = |number: u64, count: u32| -> String {
         (0..count)
@@ -134,6 +139,7 @@ pub fn new_id(start: i64, host: &str, pid: u32) -> String {
     hasher.update(host.as_bytes());
     hasher.update(&pid.to_be_bytes());
     hasher.update(&start.to_be_bytes());
+    hasher.update(&uid.to_be_bytes());
     let hash = hasher.finalize();
     let short = hash.as_bytes().iter().take(5);
     let short = short.fold(0, |sum, byte| sum << 8 | u64::from(*byte));
@@ -141,12 +147,27 @@ pub fn new_id(start: i64, host: &str, pid: u32) -> String {
     format!("{}{}", letters(millis, 9), letters(short, 8))
 }
 
+/// The path of a file from the root, without links, `.` and `..` in the folders above it; by its text alone where those are not there.
+fn whole(path: &Path) -> PathBuf {
+    if let Ok(whole) = std::fs::canonicalize(path) {
+        return whole;
+    }
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if let (Some(folder), Some(name)) = (absolute.parent(), absolute.file_name())
+        && let Ok(folder) = std::fs::canonicalize(folder)
+    {
+        return folder.join(name);
+    }
+    let plain = NamePath::parse(absolute.as_os_str().as_bytes());
+    plain.map_or(absolute, |plain| {
+        PathBuf::from(OsStr::from_bytes(plain.as_bytes()))
+    })
+}
+
 impl Use {
     /// What is to be said of a file now: its whole path, its size and time if it is there.
-    pub fn of(path: &std::path::Path) -> Self {
-        let whole = std::fs::canonicalize(path)
-            .or_else(|_| std::path::absolute(path))
-            .unwrap_or_else(|_| path.to_owned());
+    pub fn of(path: &Path) -> Self {
+        let whole = whole(path);
         let metadata = std::fs::metadata(&whole).ok();
         let mtime = metadata.as_ref().and_then(|m| m.modified().ok());
         let mtime = mtime.and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());

@@ -4,24 +4,31 @@
 //! when: `START-HOST-PID.run` while it goes on, `….done` once it is over. So thousands of tasks share a folder without a lock, a file that was
 //! torn is told by its hash, and a run whose process is gone without a second line is known to have been killed.
 
-use crate::now;
-use crate::run::{Ended, Run};
+//!
+//! Other users may be able to write to the folder, too. [`crate::Look`] reads what lies there without believing it.
+
+use crate::read::{Found, Look, Which};
+use crate::run::Run;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-const RUN: &str = "run";
-const DONE: &str = "done";
-/// A file that is larger is none of ours.
-const BYTES_MAX: u64 = 64 << 20;
-/// One of another machine that has not ended after so long is given up: nanoseconds, 30 days.
-const GIVEN_UP: i64 = 30 * 86_400 * 1_000_000_000;
+pub(crate) const RUN: &str = "run";
+pub(crate) const DONE: &str = "done";
+/// The folder below a spool that files go to from which nothing can be made.
+const ASIDE: &str = "aside";
 
 /// A folder of runs.
 #[derive(Debug, Clone)]
 pub struct Spool {
     folder: PathBuf,
+    /// Whether the folder is used only if it is this user's and nobody else can look into it.
+    private: bool,
 }
 
 /// A run that is being recorded.
@@ -31,58 +38,27 @@ pub struct Entry {
     path: PathBuf,
 }
 
-/// What lies in a spool.
-#[derive(Debug)]
-pub enum Found {
-    /// A run, and its file, to be removed once it is delivered. One that was killed has an end that says so.
-    Run(Box<Run>, PathBuf),
-    /// One that goes on.
-    GoesOn(PathBuf),
-    /// A file from which nothing can be made, and why.
-    Broken(PathBuf, String),
+pub(crate) fn line_of(run: &Run) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_vec(run).map_err(io::Error::other)?;
+    Ok(sealed(&json))
 }
 
-fn line_of(run: &Run) -> io::Result<Vec<u8>> {
-    let json = serde_json::to_vec(run).map_err(io::Error::other)?;
-    let hash = blake3::hash(&json).to_hex();
+/// A line of a file: JSON behind a hash of it.
+pub(crate) fn sealed(json: &[u8]) -> Vec<u8> {
+    let hash = blake3::hash(json).to_hex();
     let mut line = hash.get(..16).unwrap_or_default().as_bytes().to_vec();
     line.push(b' ');
     line.extend(json);
     line.push(b'\n');
-    Ok(line)
+    line
 }
 
-fn run_of(line: &[u8]) -> Result<Run, String> {
-    let (hash, json) = line.split_at_checked(17).ok_or("it is cut off")?;
-    let wanted = blake3::hash(json).to_hex();
-    if hash.get(..16) != wanted.get(..16).map(str::as_bytes) {
-        return Err("it was torn: its hash is another one".into());
-    }
-    serde_json::from_slice(json).map_err(|e| format!("column {}: {e}", e.column() + 17))
-}
+/// A file by its device, its inode and the time at which its attributes last changed: seconds, nanoseconds.
+pub type FileId = (u64, u64, i64, i64);
 
-/// Where runs wait if nothing else is said: `$ESKER_SPOOL`, else below the user's state (`$XDG_STATE_HOME`, `~/.local/state`), else
-/// below the folder for temporary files.
-pub fn usual_folder() -> PathBuf {
-    let folder = |name: &str| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
-    if let Some(spool) = folder("ESKER_SPOOL") {
-        return std::path::absolute(&spool).unwrap_or(spool);
-    }
-    let state = folder("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
-    // Some users have no home, and some nodes lack it.
-    let home = folder("HOME").filter(|home| home.is_dir());
-    let state = state.or_else(|| Some(home?.join(".local/state")));
-    state.map_or_else(
-        || {
-            let user = rustix::process::getuid().as_raw();
-            std::env::temp_dir().join(format!("esker-spool-{user}"))
-        },
-        |state| state.join("esker/spool"),
-    )
+pub(crate) fn file_id(stat: &Stat) -> FileId {
+    let nanos = i64::try_from(stat.st_ctime_nsec).unwrap_or(0);
+    (stat.st_dev, stat.st_ino, stat.st_ctime, nanos)
 }
 
 impl Spool {
@@ -90,6 +66,33 @@ impl Spool {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            private: false,
+        }
+    }
+
+    /// The spool in which runs wait if no other is named: `$ESKER_SPOOL`, else below the user's state (`$XDG_STATE_HOME`,
+    /// `~/.local/state`), else below the folder for temporary files. Everybody can make a folder in the last one: it is used only if it
+    /// is this user's own and nobody else may look into it.
+    pub fn usual() -> Self {
+        let folder = |name: &str| {
+            std::env::var_os(name)
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        };
+        if let Some(spool) = folder("ESKER_SPOOL") {
+            return Self::new(std::path::absolute(&spool).unwrap_or(spool));
+        }
+        let state = folder("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
+        // Some users have no home, and some nodes lack it.
+        let home = folder("HOME").filter(|home| home.is_dir());
+        let state = state.or_else(|| Some(home?.join(".local/state")));
+        if let Some(state) = state {
+            return Self::new(state.join("esker/spool"));
+        }
+        let user = rustix::process::getuid().as_raw();
+        Self {
+            folder: std::env::temp_dir().join(format!("esker-spool-{user}")),
+            private: true,
         }
     }
 
@@ -104,6 +107,9 @@ impl Spool {
             .recursive(true)
             .mode(0o700)
             .create(&self.folder)?;
+        if self.private {
+            self.open()?;
+        }
         let host: String = run
             .host
             .chars()
@@ -128,85 +134,134 @@ impl Spool {
         Ok(Entry { file, path })
     }
 
+    /// The folder, opened.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or has to be private and is not.
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        flags.set(OFlags::NOFOLLOW, self.private);
+        let folder = rustix::fs::open(&self.folder, flags, Mode::empty())?;
+        if self.private {
+            let stat = rustix::fs::fstat(&folder)?;
+            let user = rustix::process::getuid().as_raw();
+            if stat.st_uid != user || stat.st_mode & 0o077 != 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    format!(
+                        "this folder is user {}'s with mode {:o}; expected one of user {user} with mode 700: name another one by --spool \
+                         or ESKER_SPOOL",
+                        stat.st_uid,
+                        stat.st_mode & 0o7777
+                    ),
+                ));
+            }
+        }
+        Ok(folder)
+    }
+
     /// Everything that lies there, oldest first.
     pub fn read(&self) -> io::Result<Vec<Found>> {
-        self.read_some(&[RUN, DONE])
+        Ok(self.look(Which::All)?.collect())
     }
 
     /// Runs that have ended, oldest first; of the others not even the files are opened.
     pub fn ended(&self) -> io::Result<Vec<Found>> {
-        self.read_some(&[DONE])
+        Ok(self.look(Which::Ended)?.collect())
     }
 
-    fn read_some(&self, kinds: &[&str]) -> io::Result<Vec<Found>> {
-        let mut paths: Vec<PathBuf> = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries.filter_map(|e| Some(e.ok()?.path())).collect(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+    /// What lies there, oldest first, one file after the other. A folder that is not there holds nothing.
+    pub fn look(&self, which: Which) -> io::Result<Look> {
+        let folder = match self.open() {
+            Ok(folder) => folder,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Look::nothing()),
             Err(e) => return Err(e),
         };
-        paths.retain(|p| p.extension().is_some_and(|e| kinds.iter().any(|k| e == *k)));
-        paths.sort();
-        let found = paths.into_iter().filter_map(|path| match look(&path) {
-            // Somebody else has delivered it meanwhile.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => Some(Found::Broken(path, e.to_string())),
-            Ok(found) => Some(found),
-        });
-        Ok(found.collect())
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+            let extension = Path::new(&name).extension();
+            if extension.is_some_and(|e| which.extensions().iter().any(|k| e == *k)) {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(Look::new(folder, self.folder.clone(), names))
+    }
+
+    /// Moves a file out of the way, from which nothing can be made: to the folder `aside`, which is made. Where it is then.
+    ///
+    /// # Errors
+    /// `NotFound` if the file is gone. If `aside` is a symbolic link, or a folder of a user other than this one and root.
+    pub fn aside(&self, path: &Path) -> io::Result<PathBuf> {
+        let name = name_of(path)?;
+        let folder = self.open()?;
+        match rustix::fs::mkdirat(&folder, ASIDE, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let aside = rustix::fs::openat(&folder, ASIDE, flags, Mode::empty())?;
+        let owner = rustix::fs::fstat(&aside)?.st_uid;
+        if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("the folder `{ASIDE}` is user {owner}'s"),
+            ));
+        }
+        rustix::fs::renameat(&folder, name, &aside, name)?;
+        Ok(self.folder.join(ASIDE).join(name))
+    }
+
+    /// Which file has a path in this folder now, if one has.
+    pub fn file(&self, path: &Path) -> Option<FileId> {
+        let folder = self.open().ok()?;
+        let name = name_of(path).ok()?;
+        let stat = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(file_id(&stat))
+    }
+
+    /// Removes a file, if it is still the one that was read.
+    ///
+    /// # Errors
+    /// If it cannot be removed. One that is gone, or is another file by now, is no error.
+    pub(crate) fn remove(folder: &Path, path: &Path, file: FileId) -> io::Result<()> {
+        let name = name_of(path)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(folder, flags, Mode::empty())?;
+        let done = match rustix::fs::statat(folder.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if file_id(&stat) == file => {
+                rustix::fs::unlinkat(&folder, name, AtFlags::empty())
+            }
+            Ok(_) => Ok(()),
+            Err(e) => Err(e),
+        };
+        match done {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 }
 
-fn look(path: &Path) -> io::Result<Found> {
-    if fs::metadata(path)?.len() > BYTES_MAX {
-        return Ok(Found::Broken(path.to_owned(), "it is too large".into()));
+fn name_of(path: &Path) -> io::Result<&OsStr> {
+    path.file_name().ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{}` has no name in a folder", path.display()),
+        )
+    })
+}
+
+/// What a file is, if it is no regular one.
+pub(crate) fn other_kind(stat: &Stat) -> Option<&'static str> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => None,
+        FileType::Symlink => Some("a symbolic link"),
+        FileType::Directory => Some("a folder"),
+        FileType::Fifo => Some("a named pipe"),
+        FileType::Socket => Some("a socket"),
+        _ => Some("a device"),
     }
-    let bytes = fs::read(path)?;
-    let mut whole = None;
-    let mut wrong = None;
-    for line in bytes.split_inclusive(|b| *b == b'\n') {
-        match line
-            .strip_suffix(b"\n")
-            .ok_or_else(|| "it is cut off".to_owned())
-            .and_then(run_of)
-        {
-            Ok(run) => whole = Some(run),
-            Err(e) => wrong = Some(e),
-        }
-    }
-    let Some(mut run) = whole else {
-        let why = wrong.unwrap_or_else(|| "it is empty".into());
-        // One that is being written is looked at again.
-        let fresh = fs::metadata(path)?
-            .modified()?
-            .elapsed()
-            .is_ok_and(|age| age.as_secs() < 60);
-        return Ok(if fresh && path.extension().is_some_and(|e| e == RUN) {
-            Found::GoesOn(path.to_owned())
-        } else {
-            Found::Broken(path.to_owned(), why)
-        });
-    };
-    if run.ended.is_none() {
-        let here = run.host == crate::host_name();
-        let lives =
-            here && began(run.pid).is_some_and(|b| run.pid_began.is_none_or(|was| was == b));
-        let given_up = now().saturating_sub(run.start) > GIVEN_UP;
-        if lives || (!here && !given_up) {
-            return Ok(Found::GoesOn(path.to_owned()));
-        }
-        let changed = fs::metadata(path)?.modified()?;
-        let at = changed
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        run.ended = Some(Ended {
-            at: i64::try_from(at.as_nanos())
-                .unwrap_or(run.start)
-                .max(run.start),
-            why: Some("killed, or its end could not be written down".into()),
-            ..Ended::default()
-        });
-    }
-    Ok(Found::Run(Box::new(run), path.to_owned()))
 }
 
 /// When a process was started, in ticks since its machine was.

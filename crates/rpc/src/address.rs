@@ -1,6 +1,7 @@
 //! Where a server is: `esker://host:port?tls=ca.pem&timeout=30s`.
 
 use crate::limits::PATIENCE;
+use esker_access::environment::variable;
 use esker_access::{HostKey, KeyData, known_hosts};
 use esker_model::{Error, Result};
 use std::fmt;
@@ -94,15 +95,12 @@ impl Trust {
     pub(crate) fn trusts_new_hosts(&self) -> bool {
         self.new_hosts
             || known_hosts::new_ones_are_trusted()
-            || std::env::var_os("ESKER_TRUST_NEW_HOST").is_some_and(|v| v == "1")
+            || variable("ESKER_TRUST_NEW_HOST").is_some_and(|v| v == "1")
     }
 
     /// The file of the key to prove: of the address, or what `ESKER_KEY` names.
     pub(crate) fn key_file(&self) -> Option<PathBuf> {
-        let named = || {
-            let file = std::env::var_os("ESKER_KEY").filter(|f| !f.is_empty())?;
-            Some(PathBuf::from(file))
-        };
+        let named = || Some(PathBuf::from(variable("ESKER_KEY")?));
         self.key.clone().or_else(named)
     }
 }

@@ -2,6 +2,7 @@
 //! endpoints. Bodies stream both ways; each request has a connection of its own.
 
 use crate::Address;
+use crate::address::Encrypt;
 use crate::client::Broken;
 use crate::client::secure::{self, Ask};
 use crate::proto;
@@ -45,7 +46,7 @@ pub enum Place {
         host: String,
         /// How long to try to reach it.
         patience: Duration,
-        /// Of an Esker server that asks for a key: how it and its client know each other.
+        /// Of an Esker server: how it and its client know each other.
         esker: Option<Box<Address>>,
     },
     /// A process of this machine.
@@ -82,8 +83,7 @@ impl From<&Address> for Place {
             tls: address.tls.clone(),
             host: address.host.clone(),
             patience: address.patience,
-            esker: (address.tls.is_some() || address.by_host_key())
-                .then(|| Box::new(address.clone())),
+            esker: Some(Box::new(address.clone())),
         }
     }
 }
@@ -301,7 +301,7 @@ const SYSTEM: [&str; 4] = [
 
 /// The certificates that this machine trusts: the file that `SSL_CERT_FILE` names, else the system's.
 fn system() -> Option<PathBuf> {
-    if let Some(file) = std::env::var_os("SSL_CERT_FILE").filter(|f| !f.is_empty()) {
+    if let Some(file) = esker_access::environment::variable("SSL_CERT_FILE") {
         return Some(file.into());
     }
     SYSTEM.iter().map(PathBuf::from).find(|file| file.is_file())
@@ -369,26 +369,30 @@ impl Place {
             Self::Tcp {
                 esker: Some(address),
                 ..
-            } if address.by_host_key() => {
-                let wire = secure::by_host_key(address, &[b"http/1.1"]).await;
-                let wire = wire.map_err(|e| Failed::Said(e.into_error()))?;
-                Ok(Connected {
-                    stream: Box::new(wire.stream),
-                    exporter: wire.exporter,
-                })
-            }
+            } if address.by_host_key() => Connected::by_host_key(address).await,
             Self::Tcp {
                 authority,
                 tls,
                 host,
                 patience,
-                ..
+                esker,
             } => {
                 let stream = tokio::time::timeout(*patience, TcpStream::connect(authority)).await;
                 let stream = stream.map_err(io::Error::from).flatten();
                 let stream = stream.map_err(Failed::Connecting)?;
                 stream.set_nodelay(true).map_err(Failed::Connecting)?;
                 let Some(file) = tls else {
+                    // Of another user's server on this machine nobody knows whose it is until it proves that.
+                    let auto = esker.as_ref().filter(|a| a.trust.encrypt == Encrypt::Auto);
+                    if let (Some(address), Some(user)) = (auto, secure::other_user(&stream)) {
+                        let connected = Connected::by_host_key(address).await;
+                        return connected.map_err(|e| match e {
+                            Failed::Said(Error::Target(why)) => {
+                                Failed::Said(Error::Target(secure::of_other_user(user, &why)))
+                            }
+                            e => e,
+                        });
+                    }
                     return Ok(Connected::to(stream));
                 };
                 let config = trusted(file, &[b"http/1.1"]).map_err(Failed::Said)?;
@@ -419,6 +423,10 @@ impl Place {
         else {
             return Ok(None);
         };
+        // A connection that is not encrypted has nothing that a proof could be bound to.
+        if exporter.is_none() && address.tls.is_none() && !address.by_host_key() {
+            return Ok(None);
+        }
         let mut server = ByRequest { authority, sender };
         match secure::prove(address, exporter.as_ref(), &mut server).await {
             Ok(()) => Ok(None),
@@ -543,6 +551,16 @@ impl Connected {
             stream: Box::new(stream),
             exporter: None,
         }
+    }
+
+    /// To a server that is known by its host key.
+    async fn by_host_key(address: &Address) -> Result<Self, Failed> {
+        let wire = secure::by_host_key(address, &[b"http/1.1"]).await;
+        let wire = wire.map_err(|e| Failed::Said(e.into_error()))?;
+        Ok(Self {
+            stream: Box::new(wire.stream),
+            exporter: wire.exporter,
+        })
     }
 }
 

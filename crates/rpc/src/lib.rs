@@ -35,6 +35,7 @@ pub mod proto;
 
 pub use address::Address;
 pub use client::{Client, FileLink, Grants, PeerLink, Pending};
+pub use esker_access::{environment, peer};
 
 /// The wire protocol that this build speaks. A server refuses another one, and both releases are named.
 pub const PROTOCOL: u32 = 2;

@@ -10,7 +10,8 @@
 
 use crate::http::{Connected, Failed, Outgoing, Place};
 use bytes::Bytes;
-use esker_access::peer::{is_this_machine, own_user, user_of};
+use esker_access::page::{Foreign, Sender};
+use esker_access::peer::{is_mapped, own_user, user_of};
 use esker_model::{Error, Result};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
@@ -70,17 +71,14 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Whether a request is for a page of this tunnel, as far as it says.
-fn is_own<B>(request: &Request<B>) -> bool {
-    let text = |name| {
-        request
-            .headers()
-            .get(name)
-            .map(|v| v.to_str().unwrap_or_default())
+/// Whether a request was sent here by a program, or for a page of this tunnel, as far as it says.
+fn is_own<B>(request: &Request<B>) -> std::result::Result<(), Foreign> {
+    let text = |name: &str| {
+        let value = request.headers().get(name)?;
+        Some(value.to_str().unwrap_or_default())
     };
-    let host = text(header::HOST);
-    let site = text(header::ORIGIN).map(|o| o.split_once("://").map_or(o, |(_, site)| site));
-    host.is_some_and(is_this_machine) && site.is_none_or(|site| Some(site) == host)
+    let authority = request.uri().authority();
+    Sender::of(text, authority.map(http::uri::Authority::as_str)).is_own(|_| false)
 }
 
 impl Tunnel {
@@ -154,7 +152,9 @@ impl Tunnel {
 /// One connection of a browser.
 async fn serve(stream: TcpStream, from: SocketAddr, here: SocketAddr, place: Arc<Place>) {
     let _ = stream.set_nodelay(true);
-    let is_mine = tokio::task::spawn_blocking(move || user_of(from, here) == Some(own_user()));
+    let is_mine = tokio::task::spawn_blocking(move || {
+        user_of(from, here) == Some(own_user()) && is_mapped(own_user())
+    });
     let is_mine = is_mine.await.unwrap_or(false);
     // Each has a connection of its own: what is asked at once over several is answered at once.
     let upstream: Arc<Mutex<Option<Upstream>>> = Arc::default();
@@ -165,10 +165,8 @@ async fn serve(stream: TcpStream, from: SocketAddr, here: SocketAddr, place: Arc
                 let message = "this door is its user's own: run `esker console` yourself";
                 return Ok::<_, Infallible>(said(StatusCode::FORBIDDEN, message));
             }
-            if !is_own(&request) {
-                let message =
-                    "this came for a page of another site: use http://127.0.0.1 or localhost";
-                return Ok(said(StatusCode::FORBIDDEN, message));
+            if let Err(foreign) = is_own(&request) {
+                return Ok(said(StatusCode::FORBIDDEN, &foreign.to_string()));
             }
             Ok(match forward(request, &place, &upstream).await {
                 Ok(answer) => answer,

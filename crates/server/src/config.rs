@@ -1,7 +1,7 @@
 //! Settings from a TOML file. A key that is not known, or that holds something else than it should, is refused with its
 //! place in the file.
 
-use crate::settings::{Settings, Tls};
+use crate::settings::{Loopback, Settings, Tls};
 use esker::rdf::Services;
 use esker_config::{
     COUNT, DeValue, Filled, Key, SIZE, Source, TIME, count, size, take_by, text, texts, time,
@@ -40,7 +40,7 @@ impl Filled for Draft {
 /// The longest promise that files stay as they are: whoever changes one waits for it.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 24] = [
+pub(crate) const KEYS: [Key<Draft>; 30] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -87,13 +87,41 @@ pub(crate) const KEYS: [Key<Draft>; 24] = [
     },
     Key {
         path: "sites",
-        expected: "a list of URLs of site caches' tiers, as \"http://HOST:PORT\"",
+        expected: "a list of URLs of site caches' tiers, as \"http://127.0.0.1:PORT\" or \"esker://HOST:PORT\"",
         set: |d, v| {
             let sites = texts(v)?;
-            if !sites.iter().all(|url| url.starts_with("http://")) {
+            if !sites
+                .iter()
+                .all(|url| url.starts_with("http://") || esker_rpc::Address::is_address(url))
+            {
                 return None;
             }
             d.settings.sites = sites;
+            Some(())
+        },
+    },
+    Key {
+        path: "access.loopback",
+        expected: "\"uid\", \"socket\" or \"off\"",
+        set: |d, v| {
+            d.settings.access.loopback = match text(v)? {
+                "uid" => Loopback::Uid,
+                "socket" => Loopback::Socket,
+                "off" => Loopback::Off,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Key {
+        path: "access.strict_modes",
+        expected: "\"warn\" or \"refuse\"",
+        set: |d, v| {
+            d.settings.access.strict_modes = match text(v)? {
+                "warn" => false,
+                "refuse" => true,
+                _ => return None,
+            };
             Some(())
         },
     },
@@ -123,9 +151,14 @@ pub(crate) const KEYS: [Key<Draft>; 24] = [
         set: |d, v| count(v).map(|n| d.settings.limits.connections = n),
     },
     Key {
+        path: "limits.connections_each",
+        expected: COUNT,
+        set: |d, v| count(v).map(|n| d.settings.limits.connections_each = n),
+    },
+    Key {
         path: "limits.time",
-        expected: TIME,
-        set: |d, v| time(v).map(|t| d.settings.limits.time = Some(t)),
+        expected: "a time as in \"60s\", or \"0s\" for none",
+        set: |d, v| time(v).map(|t| d.settings.limits.time = Some(t).filter(|t| !t.is_zero())),
     },
     Key {
         path: "tls.certificate",
@@ -168,14 +201,35 @@ pub(crate) const KEYS: [Key<Draft>; 24] = [
         set: |d, v| size(v).map(|n| d.settings.sparql.memory_bytes = n),
     },
     Key {
+        path: "sparql.memory_all",
+        expected: SIZE,
+        set: |d, v| size(v).map(|n| d.settings.sparql.memory_all_bytes = n),
+    },
+    Key {
         path: "sparql.upload",
         expected: SIZE,
         set: |d, v| size(v).map(|n| d.settings.sparql.upload_bytes = n),
     },
     Key {
-        path: "sparql.origins",
+        path: "sparql.read_origins",
         expected: "a list of origins, as in [\"https://lab.example.org\"], or [\"*\"]",
-        set: |d, v| texts(v).map(|list| d.settings.sparql.origins = list),
+        set: |d, v| texts(v).map(|list| d.settings.sparql.read_origins = list),
+    },
+    Key {
+        path: "sparql.write_origins",
+        expected: "a list of origins, as in [\"https://lab.example.org\"], without \"*\": any page could change data then",
+        set: |d, v| {
+            let list = texts(v).filter(|list| !list.iter().any(|o| o == "*"))?;
+            d.settings.sparql.write_origins = list;
+            Some(())
+        },
+    },
+    Key {
+        // What it said is said by the two above: an old file's line is told so.
+        path: "sparql.origins",
+        expected: "nothing any more: `sparql.read_origins` names pages that may read answers, `sparql.write_origins` those that may \
+                   change data as well",
+        set: |_, _| None,
     },
     Key {
         path: "sparql.services",
@@ -235,7 +289,9 @@ mod tests {
     fn what_is_given_replaces_the_default() {
         let settings = read(
             "listen = \"0.0.0.0:7\"\ndrain = \"1500ms\"\nlease = \"0s\"\n[limits]\nrequest = \"1MiB\"\nfrontier = 7\n\
-             [threads]\nreaders = 3\n[sparql]\neach = 5\norigins = [\"*\"]\nservices = [\"http://lab\"]\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
+             time = \"0s\"\nconnections_each = 9\n\
+             [threads]\nreaders = 3\n[sparql]\neach = 5\nmemory_all = \"7GiB\"\nread_origins = [\"*\"]\nservices = [\"http://lab\"]\n\
+             [access]\nloopback = \"socket\"\nstrict_modes = \"refuse\"\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
         )
         .unwrap();
         assert_eq!(settings.listen, "0.0.0.0:7");
@@ -243,10 +299,15 @@ mod tests {
         assert_eq!(settings.lease, Duration::ZERO);
         assert_eq!(settings.limits.request_bytes, 1 << 20);
         assert_eq!(settings.limits.frontier, 7);
+        assert_eq!((settings.limits.time, settings.limits.each()), (None, 9));
         assert_eq!(settings.readers, 3);
+        assert_eq!(settings.sparql.memory_all_bytes, 7 << 30);
         assert_eq!(settings.sparql.each, 5);
-        assert_eq!(settings.sparql.origins, ["*"]);
+        assert_eq!(settings.sparql.read_origins, ["*"]);
+        assert!(settings.sparql.write_origins.is_empty());
         assert!(!settings.sparql.services.is_empty());
+        assert_eq!(settings.access.loopback, Loopback::Socket);
+        assert!(settings.access.strict_modes);
         assert_eq!(settings.tls.unwrap().key, Path::new("b"));
         assert_eq!(read("").unwrap(), Settings::default());
     }
@@ -280,6 +341,15 @@ mod tests {
         assert!(message("listen = \n").starts_with("server.toml:1:"));
         assert!(message("completely = 1\n").contains("the keys are listen, drain"));
         assert!(message("[sparql]\nservices = [\"ftp://x\"]\n").contains("a list of beginnings"));
+        assert!(
+            message("[access]\nloopback = \"on\"\n").contains("\"uid\", \"socket\" or \"off\"")
+        );
+        assert!(
+            message("[sparql]\nwrite_origins = [\"*\"]\n").contains("any page could change data")
+        );
+        assert!(
+            message("[sparql]\norigins = [\"*\"]\n").contains("`sparql.read_origins` names pages")
+        );
         assert!(message("[limits]\nfrontier = 0\n").contains("a whole number from 1"));
     }
 }

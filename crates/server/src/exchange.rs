@@ -8,6 +8,7 @@ use crate::limits::{CALLS_PER_CONNECTION, QUESTIONS_PER_CONNECTION};
 use crate::metrics::CALLS;
 use crate::outbox::{Messages, Outbox};
 use crate::service::{PEER, Service, WATCH_FILES, number_of};
+use crate::work::CLIENT;
 use bytes::Bytes;
 use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
@@ -95,6 +96,9 @@ impl Exchange {
         asking: Option<Asking>,
     ) -> Result<Response<Messages>, Status> {
         let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
+        // Whatever let the request come here: the greeting tells of the server.
+        let admitted = self.service.access.admit(&asking, table::READ, "Exchange");
+        admitted.map_err(|denied| denied.status())?;
         let first = incoming.message().await?;
         let first =
             first.ok_or_else(|| Status::invalid_argument("the stream ended before `hello`"))?;
@@ -165,7 +169,8 @@ impl Exchange {
             asker,
             asking,
         };
-        tokio::spawn(stream.read(message, incoming));
+        let client = stream.asking.client(&stream.service.access);
+        tokio::spawn(CLIENT.scope(client, stream.read(message, incoming)));
         Ok(Response::new(Messages(outbox)))
     }
 }
@@ -267,6 +272,22 @@ impl Stream {
         }
     }
 
+    /// Lets a call in, as it is to be answered.
+    fn admit(&self, needs: Needs, number: usize, request: Bytes) -> Result<Bytes, String> {
+        if needs == Needs::Server {
+            return Ok(request);
+        }
+        let what = CALLS.get(number).unwrap_or(&"unknown");
+        let admitted = self.service.access.admit(&self.asking, needs, what);
+        let bound = admitted.map_err(|denied| denied.words)?;
+        if bound.0.is_none() {
+            return Ok(request);
+        }
+        let request =
+            proto::Request::decode(request).map_err(|e| format!("malformed message: {e}"))?;
+        Ok(bound.bind(request, what)?.encode_to_vec().into())
+    }
+
     fn call(&self, call: RawCall) {
         const SHORT: [usize; 5] = [1, 16, PEER, 32, 35];
         let request = call.request.unwrap_or_default();
@@ -274,7 +295,7 @@ impl Stream {
         let timeout = (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into()));
         let terms = Terms {
             at_least: Version0(Version(call.at_least)),
-            deadline: self.service.deadline(timeout),
+            deadline: self.service.deadline_of(number, timeout),
             form: if call.typed_values {
                 Form::Typed
             } else {
@@ -304,16 +325,13 @@ impl Stream {
             return;
         }
         let needs = table::of_call(number, &request);
-        if needs != Needs::Server
-            && let Err(denied) = self.service.access.admit(
-                &self.asking,
-                needs,
-                CALLS.get(number).unwrap_or(&"unknown"),
-            )
-        {
-            call.failed(&Error::Target(denied.words));
-            return;
-        }
+        let request = match self.admit(needs, number, request) {
+            Ok(request) => request,
+            Err(why) => {
+                call.failed(&Error::Target(why));
+                return;
+            }
+        };
         let most = self.service.settings.limits.request_bytes;
         if request.len() > most {
             call.failed(&Error::Limit {

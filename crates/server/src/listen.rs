@@ -1,9 +1,11 @@
 //! Connections: accepted, counted, served until they end.
 
-use crate::access::{Access, Asking, Caller, table};
-use crate::limits::{HEAD_MAX, REFUSED_CONNECTIONS_MAX};
+use crate::access::{Access, Asking, Caller};
+use crate::limits::{CLOSE_AFTER, CLOSING_MAX, HEAD_MAX, STREAMS_MAX};
 use crate::service::Service as Esker;
-use crate::settings::Settings;
+use crate::settings::{Limits, Settings};
+use crate::slots::{Full, Slot, Slots, Source};
+use crate::work::CLIENT;
 use axum::Router;
 use axum::body::Body;
 use esker_access::tls::{FIRST_BYTE, exporter};
@@ -16,14 +18,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
@@ -46,8 +48,9 @@ pub(crate) async fn accept(
     door: Door,
     mut stop: watch::Receiver<Phase>,
 ) {
-    let full = refusing(service.settings.limits.connections);
     loop {
+        // A flood of connections is taken one by one between what else the thread does; else a hundred are, and requests wait for them.
+        tokio::task::yield_now().await;
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = reached(&mut stop, Phase::Draining) => return,
@@ -61,22 +64,19 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        let open = usize::try_from(service.metrics.connections.get()).unwrap_or(0);
-        let most = service.settings.limits.connections;
-        if open >= most + REFUSED_CONNECTIONS_MAX {
+        let Some(taken) = door.take(&stream, from, &routes) else {
             service.metrics.connections_refused.add(1);
+            door.close_later(stream);
             continue;
-        }
-        let routes = if open >= most {
-            service.metrics.connections_refused.add(1);
-            full.clone()
-        } else {
-            routes.clone()
         };
+        service
+            .metrics
+            .connections_refused
+            .add(u64::from(taken.refused));
         service.metrics.connections.add(1);
         let (service, door, stop) = (Arc::clone(&service), door.clone(), stop.clone());
         tokio::spawn(async move {
-            serve(stream, from, &door, routes, stop).await;
+            serve(stream, from, &door, taken, stop).await;
             service.metrics.connections.add(-1);
         });
     }
@@ -89,6 +89,9 @@ pub(crate) async fn accept_local(
     routes: Router,
     mut stop: watch::Receiver<Phase>,
 ) {
+    // What is at the port takes none of these.
+    let limits = &service.settings.limits;
+    let slots = Slots::new(limits.connections, limits.each());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -98,18 +101,18 @@ pub(crate) async fn accept_local(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let open = usize::try_from(service.metrics.connections.get()).unwrap_or(0);
-        if open >= service.settings.limits.connections {
+        let user = stream.peer_cred().ok().map(|c| c.uid());
+        let source = Source::new(Ipv4Addr::LOCALHOST.into(), user);
+        let owner = user.is_some_and(|user| service.access.is_owner(user));
+        let Ok(slot) = slots.take(source, owner, false) else {
             service.metrics.connections_refused.add(1);
             continue;
-        }
+        };
         service.metrics.connections.add(1);
-        let user = stream.peer_cred().ok().map(|c| c.uid());
         let routes = From {
             routes: routes.clone(),
-            peer: None,
             access: Arc::clone(&service.access),
-            caller: Caller::local(user),
+            caller: Caller::local(user, slot),
         };
         let (service, stop) = (Arc::clone(&service), stop.clone());
         tokio::spawn(async move {
@@ -125,10 +128,7 @@ pub(crate) async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
 }
 
 /// Answers everything with "there are too many connections".
-fn refusing(most: usize) -> Router {
-    let message = format!(
-        "the server has {most} connections, the most it may: close some, or try again in 1 s"
-    );
+fn refusing(message: String) -> Router {
     Router::new().fallback(move |request: http::Request<Body>| {
         let message = message.clone();
         async move {
@@ -145,15 +145,10 @@ fn refusing(most: usize) -> Router {
     })
 }
 
-/// The address of who asks, among a request's extensions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
 /// The routes for one connection: they learn who asks, and get only what those may ask.
 #[derive(Clone)]
 struct From {
     routes: Router,
-    peer: Option<Peer>,
     access: Arc<Access>,
     caller: Arc<Caller>,
 }
@@ -172,18 +167,19 @@ impl Service<http::Request<Incoming>> for From {
     }
 
     fn call(&mut self, mut request: http::Request<Incoming>) -> Self::Future {
-        let asking = Asking::of(&self.caller, &request);
-        let path = request.uri().path();
-        let needs = table::of_path(request.method().as_str(), path);
-        if let Err(denied) = self.access.admit(&asking, needs, path) {
-            let response = denied.response(&request);
-            return Box::pin(std::future::ready(Ok(response)));
-        }
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
-        }
+        let asking = Asking::of(&self.access, &self.caller, &request);
+        let bound = match self.access.admit_request(&asking, &request) {
+            Ok(bound) => bound,
+            Err(response) => {
+                let response = crate::http::guarded(response);
+                return Box::pin(std::future::ready(Ok(response)));
+            }
+        };
+        let client = asking.client(&self.access);
         request.extensions_mut().insert(asking);
-        Box::pin(self.routes.call(request))
+        request.extensions_mut().insert(bound);
+        let answering = CLIENT.scope(client, self.routes.call(request));
+        Box::pin(async move { answering.await.map(crate::http::guarded) })
     }
 }
 
@@ -194,6 +190,18 @@ pub(crate) struct Door {
     pub(crate) tls: TlsAcceptor,
     /// Whether what is not TLS is heard at all.
     pub(crate) plain: bool,
+    slots: Arc<Slots>,
+    /// How many more connections without a slot may wait to be closed.
+    closing: Arc<Semaphore>,
+}
+
+/// A connection that has a slot.
+pub(crate) struct Taken {
+    user: Option<u32>,
+    slot: Slot,
+    routes: Router,
+    /// Whether it is only told that there is no room.
+    pub(crate) refused: bool,
 }
 
 impl Door {
@@ -203,8 +211,52 @@ impl Door {
             tls: access.acceptor(settings)?,
             // A server with a certificate speaks nothing but TLS.
             plain: settings.tls.is_none(),
+            slots: slots(&settings.limits),
+            closing: Arc::new(Semaphore::new(CLOSING_MAX)),
         })
     }
+
+    /// Closes a connection that got no slot after a while: whoever connects again as soon as a connection is closed does so less often. If many
+    /// wait already, it is closed at once.
+    fn close_later(&self, stream: TcpStream) {
+        if let Ok(place) = Arc::clone(&self.closing).try_acquire_owned() {
+            tokio::spawn(async move {
+                tokio::time::sleep(CLOSE_AFTER).await;
+                drop((stream, place));
+            });
+        }
+    }
+
+    /// A slot for a connection; none if it is to be closed without a word.
+    pub(crate) fn take(
+        &self,
+        stream: &TcpStream,
+        from: SocketAddr,
+        routes: &Router,
+    ) -> Option<Taken> {
+        let user = match stream.local_addr() {
+            Ok(here) => esker_access::peer::user_of(from, here),
+            Err(_) => None,
+        };
+        let source = Source::new(from.ip(), user);
+        let owner = user.is_some_and(|user| self.access.is_owner(user));
+        let hindered = self.access.hinders(source);
+        let (slot, routes, refused) = match self.slots.take(source, owner, hindered) {
+            Ok(slot) => (slot, routes.clone(), false),
+            Err(Full::Told(words)) => (self.slots.refuse(source), refusing(words), true),
+            Err(Full::Closed) => return None,
+        };
+        Some(Taken {
+            user,
+            slot,
+            routes,
+            refused,
+        })
+    }
+}
+
+fn slots(limits: &Limits) -> Arc<Slots> {
+    Slots::new(limits.connections, limits.each())
 }
 
 /// One connection, until it ends.
@@ -212,19 +264,17 @@ pub(crate) async fn serve(
     stream: TcpStream,
     from: SocketAddr,
     door: &Door,
-    routes: Router,
+    taken: Taken,
     stop: watch::Receiver<Phase>,
 ) {
     let _ = stream.set_nodelay(true);
-    let user = match stream.local_addr() {
-        Ok(here) => esker_access::peer::user_of(from, here),
-        Err(_) => None,
-    };
+    let Taken {
+        user, slot, routes, ..
+    } = taken;
     let routes = |encrypted, exporter| From {
         routes,
-        peer: Some(Peer(from.ip())),
         access: Arc::clone(&door.access),
-        caller: Caller::remote(from, user, encrypted, exporter),
+        caller: Caller::remote(from, user, encrypted, exporter, slot),
     };
     let begins = match tokio::time::timeout(HEAD_MAX, first_byte(&stream)).await {
         Ok(Some(byte)) => byte,
@@ -265,6 +315,8 @@ async fn talk(
     routes: From,
     mut stop: watch::Receiver<Phase>,
 ) {
+    let caller = Arc::clone(&routes.caller);
+    let overdue = caller.slot().overdue();
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -276,6 +328,7 @@ async fn talk(
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(HTTP2_FRAME_BYTES)
+        .max_concurrent_streams(STREAMS_MAX)
         .max_send_buf_size(1 << 20)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
@@ -284,6 +337,10 @@ async fn talk(
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
+        () = overdue => {
+            tracing::debug!(peer = %caller.place(), "nobody said in time who they are");
+            return;
+        }
         () = reached(&mut stop, Phase::Ending) => {
             connection.as_mut().graceful_shutdown();
             connection.await

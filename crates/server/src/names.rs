@@ -73,12 +73,16 @@ fn stat_watched(service: &Service, request: &proto::StatFileRequest) -> Result<R
 
 /// Tells what happens to files, until it is given up.
 pub(crate) fn watch(service: &Arc<Service>, request: proto::WatchFilesRequest, call: Call) {
+    let client = match &call.asking {
+        Some(asking) => asking.client(&service.access),
+        None => "nobody".into(),
+    };
     let opened = || {
         if let Some(cluster) = &service.cluster {
             return Err(cluster.refuse("watching files", "ask again from time to time"));
         }
         let (engine, _) = service.database.engine()?;
-        let (number, watcher) = service.watchers.open(&engine)?;
+        let (number, watcher) = service.watchers.open(&engine, client)?;
         Ok((number, watcher))
     };
     let (number, watcher) = match opened() {

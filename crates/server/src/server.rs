@@ -13,6 +13,7 @@ use crate::service::Service;
 use crate::settings::Settings;
 use crate::spool::Merger;
 use crate::{access, http, listen, unary};
+use axum::routing::post_service;
 use esker::{Database, HttpSocket, Role};
 use esker_cluster::ServerId;
 use esker_model::{Error, Result};
@@ -192,6 +193,9 @@ impl Server {
             // The process listens for all its stores.
             Some(seat) => (None, seat.hub.address()),
         };
+        if seat.is_none() {
+            access.listens(&settings.listen, address.port());
+        }
         let threads = match &place {
             // Many stores may be in one process.
             Some((config, _)) if seat.is_some() => cluster::seated_threads(config),
@@ -232,10 +236,7 @@ impl Server {
             service: Arc::clone(&service),
             outboxes: Arc::clone(&outboxes),
         };
-        let routes = http::routes(&service)
-            .route_service("/esker.v1.Esker/Exchange", exchange)
-            .route_service("/esker.v1.Esker/{call}", unary::routes(&service))
-            .route_service("/esker.v1.Access/{call}", access::routes(&service));
+        let routes = of_services(http::routes(&service), &service, &exchange);
         let (stop, stopped) = watch::channel(Phase::Running);
         let socket = match service.cluster {
             None => Some(local(&service, &runtime, routes.clone(), stopped.clone())?),
@@ -289,33 +290,38 @@ impl Server {
         running.map_or_else(String::new, |r| r.service.access.fingerprint())
     }
 
+    /// The address of the console.
+    pub fn console_url(&self) -> String {
+        let running = self.running.as_ref();
+        let is_tls = running.is_some_and(|r| r.service.settings.tls.is_some());
+        let scheme = if is_tls { "https" } else { "http" };
+        let mut at = self.address;
+        if at.ip().is_unspecified() {
+            at.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        format!("{scheme}://{at}/")
+    }
+
+    /// Whether [`Server::console_url`] suffices for a browser of whoever started this server, on this machine: the kernel says whose it is.
+    pub fn knows_own_user(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|r| r.service.access.knows_own_user())
+    }
+
     /// An address that opens the console once, within two minutes, for somebody who may do everything: whoever started this server is to
-    /// open it, or hand it on.
+    /// open it. It is a secret: nobody else is to see it, in a list of processes or in a log.
     pub fn console_link(&self) -> Result<String> {
-        let link = |r: &Running| {
-            let who = format!(
-                "whoever started the server (user {})",
-                esker_access::peer::own_user()
-            );
-            let ticket = r
-                .service
-                .access
-                .sessions()
-                .ticket(who, esker_access::Role::Admin);
-            let scheme = if r.service.settings.tls.is_some() {
-                "https"
-            } else {
-                "http"
-            };
-            let mut at = self.address;
-            if at.ip().is_unspecified() {
-                at.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
-            }
-            ticket.map(|ticket| format!("{scheme}://{at}/#/enter?ticket={ticket}"))
-        };
-        let link = self.running.as_ref().map(link);
-        link.unwrap_or_else(|| Err("the server has stopped".into()))
-            .map_err(Error::Unavailable)
+        let running = self.running.as_ref();
+        let running = running.ok_or_else(|| Error::Unavailable("the server has stopped".into()))?;
+        let user = esker_access::peer::own_user();
+        let ticket = running.service.access.sessions().ticket(
+            format!("whoever started the server (user {user})"),
+            esker_access::Role::Admin,
+            access::KnownBy::User(user),
+            Some(user),
+        );
+        let ticket = ticket.map_err(Error::Unavailable)?;
+        Ok(format!("{}#/enter?ticket={ticket}", self.console_url()))
     }
 
     /// What an owner has asked of this process, if anything.
@@ -357,6 +363,21 @@ impl Drop for Server {
             let _ = running.stop();
         }
     }
+}
+
+/// The methods of the services that are listed, beside the routes that there are.
+fn of_services(routes: axum::Router, service: &Arc<Service>, exchange: &Exchange) -> axum::Router {
+    let (calls, proving) = (unary::routes(service), access::routes(service));
+    access::table::of_services().fold(routes, |routes, (path, _)| {
+        let method = if path.ends_with("/Exchange") {
+            post_service(exchange.clone())
+        } else if path.starts_with("/esker.v1.Access/") {
+            post_service(proving.clone())
+        } else {
+            post_service(calls.clone())
+        };
+        routes.route(&path, method)
+    })
 }
 
 /// Answers processes of this machine at a socket in the database's folder.

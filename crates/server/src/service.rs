@@ -14,7 +14,7 @@ use crate::names;
 use crate::objects;
 use crate::settings::Settings;
 use crate::watch::Watchers;
-use crate::work::{Full, Lane};
+use crate::work::{Full, Lane, LaneOptions};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
@@ -29,7 +29,6 @@ use esker_rpc::proto::reply::Reply;
 use esker_rpc::proto::request::Call as Request;
 use prost::Message as _;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -68,8 +67,10 @@ pub(crate) struct Service {
     pub(crate) sparql: Arc<Lane>,
     /// Whether nobody else's calls run on those threads.
     pub(crate) own_lanes: bool,
-    /// What each address has under way there.
+    /// What each client has under way there.
     pub(crate) sparql_clients: Clients,
+    /// The memory of those queries.
+    pub(crate) sparql_memory: Pool,
     pub(crate) writer: Writer,
     /// What the console's pages are answered from.
     pub(crate) console: Console,
@@ -95,6 +96,12 @@ fn is_long(number: usize) -> bool {
     )
 }
 
+/// Calls that move or mend all data: how long they take says nothing of who asks.
+fn moves_all(number: usize) -> bool {
+    // All vertices, check, compact, persist, backup, window, a walk through all files, watching.
+    matches!(number, 7 | 18..=21 | WINDOW | 34 | WATCH_FILES)
+}
+
 /// Threads for clients' calls.
 #[derive(Clone)]
 pub(crate) struct Lanes {
@@ -106,15 +113,21 @@ pub(crate) struct Lanes {
 impl Lanes {
     pub(crate) fn new(settings: &Settings) -> Self {
         let waiting = settings.limits.waiting;
+        let scans = LaneOptions {
+            kept: settings.scanners / 4,
+            background: true,
+            ..LaneOptions::default()
+        };
+        let sparql = LaneOptions {
+            stack: Some(esker::rdf::STACK),
+            background: true,
+            ..LaneOptions::default()
+        };
+        let short = LaneOptions::default();
         Self {
-            readers: Lane::new("esker-read", settings.readers, waiting),
-            scanners: Lane::new("esker-scan", settings.scanners, waiting),
-            sparql: Lane::with_stack(
-                "esker-sparql",
-                settings.sparql.threads,
-                waiting,
-                Some(esker::rdf::STACK),
-            ),
+            readers: Lane::new("esker-read", settings.readers, waiting, short),
+            scanners: Lane::new("esker-scan", settings.scanners, waiting, scans),
+            sparql: Lane::new("esker-sparql", settings.sparql.threads, waiting, sparql),
         }
     }
 
@@ -150,6 +163,7 @@ impl Service {
             sparql: lanes.sparql,
             own_lanes,
             sparql_clients: Clients::default(),
+            sparql_memory: Pool::default(),
             writer: Writer::new(waiting),
             console: Console::default(),
             watchers: Watchers::default(),
@@ -432,7 +446,7 @@ impl Service {
             self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
             return Err(refusal);
         }
-        let watch = Watch::new(self.deadline(None), Arc::clone(&self.cut));
+        let watch = Watch::new(self.deadline_of(number, None), Arc::clone(&self.cut));
         let _abandon = Abandon(Arc::clone(&watch));
         let (tell, told) = oneshot::channel();
         let (service, began) = (Arc::clone(self), Instant::now());
@@ -498,6 +512,14 @@ impl Service {
         };
         limit.and_then(|t| Instant::now().checked_add(t))
     }
+
+    /// The deadline of a call of that number.
+    pub(crate) fn deadline_of(&self, number: usize, timeout: Option<Duration>) -> Option<Instant> {
+        if moves_all(number) {
+            return timeout.and_then(|t| Instant::now().checked_add(t));
+        }
+        self.deadline(timeout)
+    }
 }
 
 impl Full {
@@ -528,37 +550,35 @@ impl Drop for UnderWay {
     }
 }
 
-/// How many requests of SPARQL each address has under way.
+/// How many requests of SPARQL each client has under way.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Clients(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub(crate) struct Clients(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     clients: Clients,
-    address: Option<IpAddr>,
+    client: Arc<str>,
 }
 
 impl Clients {
-    /// One more of that address, unless it has so many.
-    pub(crate) fn turn(&self, address: Option<IpAddr>, most: usize) -> Option<Turn> {
-        if let Some(address) = address {
-            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = counts.entry(address).or_default();
-            if *count >= most {
-                return None;
-            }
-            *count += 1;
+    /// One more of that client, unless it has so many.
+    pub(crate) fn turn(&self, client: &Arc<str>, most: usize) -> Option<Turn> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(Arc::clone(client)).or_default();
+        if *count >= most {
+            return None;
         }
+        *count += 1;
         Some(Turn {
             clients: self.clone(),
-            address,
+            client: Arc::clone(client),
         })
     }
 }
 
 impl Clients {
-    /// How many there are of all addresses, at least one.
+    /// How many there are of all clients, at least one.
     pub(crate) fn busy(&self) -> usize {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.values().sum::<usize>().max(1)
@@ -567,18 +587,53 @@ impl Clients {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(address) = self.address else { return };
         let mut counts = self
             .clients
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&address) {
+        if let Some(count) = counts.get_mut(&self.client) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                counts.remove(&address);
+                counts.remove(&self.client);
             }
         }
+    }
+}
+
+/// The memory that all queries of SPARQL have together.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(AtomicUsize);
+
+/// A query's part of it, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    pool: &'a Pool,
+    bytes: AtomicUsize,
+}
+
+impl Pool {
+    pub(crate) fn part(&self) -> Part<'_> {
+        Part {
+            pool: self,
+            bytes: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Part<'_> {
+    /// Makes the part so large, if all together then have no more than `most`.
+    pub(crate) fn grow(&self, bytes: usize, most: usize) -> bool {
+        let before = self.bytes.fetch_max(bytes, Ordering::AcqRel);
+        let more = bytes.saturating_sub(before);
+        self.pool.0.fetch_add(more, Ordering::AcqRel) + more <= most
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        let bytes = *self.bytes.get_mut();
+        self.pool.0.fetch_sub(bytes, Ordering::AcqRel);
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Settings {
     pub backups: Option<PathBuf>,
     /// Folders of runs that come into the database by themselves.
     pub spools: Vec<PathBuf>,
-    /// Tiers of site caches that the console shows, as `http://HOST:PORT`.
+    /// Tiers of site caches that the console shows, as `http://127.0.0.1:PORT` or `esker://HOST:PORT`.
     pub sites: Vec<String>,
     /// How long a stop waits for what is under way.
     pub drain: Duration,
@@ -33,6 +33,29 @@ pub struct Settings {
     pub scanners: usize,
     /// SPARQL.
     pub sparql: Sparql,
+    /// Whom this machine's kernel lets in, and where the database may lie.
+    pub access: AccessSettings,
+}
+
+/// What a server makes of this machine's users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AccessSettings {
+    /// Where a process may do everything because of the user whose it is.
+    pub loopback: Loopback,
+    /// Whether a database is refused that lies where others can put another folder in its place; else that is a warning.
+    pub strict_modes: bool,
+}
+
+/// Where a process may do everything because its user owns the database, runs the server, or is root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Loopback {
+    /// At the port over loopback, and at the socket in the folder.
+    #[default]
+    Uid,
+    /// At the socket in the folder only: a proxy on this machine connects over loopback for others.
+    Socket,
+    /// Nowhere: everybody proves a key or shows a token.
+    Off,
 }
 
 /// What is asked by SPARQL, and by whom.
@@ -40,14 +63,18 @@ pub struct Settings {
 pub struct Sparql {
     /// Threads that answer queries.
     pub threads: usize,
-    /// Queries and loads that one address has under way at once.
+    /// Queries and loads that one client has under way at once: one key, one user of this machine, one address.
     pub each: usize,
-    /// Bytes that an intermediate result of a query may have.
+    /// Bytes that one query may have in memory.
     pub memory_bytes: usize,
+    /// Bytes that all queries together may have in memory.
+    pub memory_all_bytes: usize,
     /// Bytes of RDF in one request that brings some.
     pub upload_bytes: usize,
-    /// Pages of these origins (`https://HOST:PORT`, or `*`) may read answers and change data, beside those of this machine.
-    pub origins: Vec<String>,
+    /// Pages of these origins (`https://HOST:PORT`, or `*` for all) may read answers, beside this server's own.
+    pub read_origins: Vec<String>,
+    /// Pages of these origins may read answers and change data.
+    pub write_origins: Vec<String>,
     /// Endpoints that `SERVICE` may ask.
     pub services: Services,
 }
@@ -72,9 +99,12 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Requests that wait for a thread.
     pub waiting: usize,
-    /// Connections at once.
+    /// Connections at once, beside some of the owner's.
     pub connections: usize,
-    /// How long one request may take; none for as long as it takes.
+    /// Connections at once of one address, of one user of this machine, or of one key; 0 stands for half of all.
+    pub connections_each: usize,
+    /// How long one request may take; none for as long as it takes. What moves or mends all data is not limited: checks, compactions,
+    /// backups, dumps and loads.
     pub time: Option<Duration>,
 }
 
@@ -86,20 +116,56 @@ impl Default for Limits {
             memory_bytes: 512 << 20,
             waiting: 16_384,
             connections: 1_024,
-            time: None,
+            connections_each: 0,
+            time: Some(Duration::from_mins(5)),
         }
+    }
+}
+
+/// Bytes of memory of this machine, or of the control group that this process is confined to, if that has less.
+fn machine_memory() -> usize {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let total = read("/proc/meminfo").lines().find_map(|line| {
+        let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
+        kib.trim().parse::<usize>().ok()?.checked_mul(1 << 10)
+    });
+    let group = read("/sys/fs/cgroup/memory.max").trim().parse().ok();
+    let total = total.unwrap_or(4 << 30);
+    group.map_or(total, |group: usize| group.min(total))
+}
+
+impl Limits {
+    /// Connections of one address, user or key.
+    pub(crate) fn each(&self) -> usize {
+        match self.connections_each {
+            0 => self.connections.div_ceil(2),
+            each => each,
+        }
+    }
+}
+
+impl Sparql {
+    /// Pages of other origins that may at least read answers.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = &str> {
+        let all = self.read_origins.iter().chain(&self.write_origins);
+        all.map(String::as_str)
     }
 }
 
 impl Default for Sparql {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let threads = (2 * cores).clamp(4, 64);
+        let all = (machine_memory() / 4).clamp(256 << 20, 1 << 40);
         Self {
-            threads: (2 * cores).clamp(4, 64),
-            each: 64,
-            memory_bytes: 2 << 30,
+            threads,
+            // One client leaves threads for others.
+            each: threads / 2,
+            memory_bytes: (all / 2).min(2 << 30),
+            memory_all_bytes: all,
             upload_bytes: 16 << 30,
-            origins: Vec::new(),
+            read_origins: Vec::new(),
+            write_origins: Vec::new(),
             services: Services::default(),
         }
     }
@@ -122,6 +188,7 @@ impl Default for Settings {
             readers: cores.clamp(2, 64),
             scanners: (2 * cores).clamp(8, 128),
             sparql: Sparql::default(),
+            access: AccessSettings::default(),
         }
     }
 }

@@ -102,9 +102,10 @@ impl Unary {
             }
         };
         let typed = metadata.get("esker-typed-values").is_some_and(|v| v == "1");
-        let terms = Terms {
+        let timeout = timeout(metadata);
+        let mut terms = Terms {
             at_least: Version0(at_least),
-            deadline: self.0.deadline(timeout(metadata)),
+            deadline: None,
             form: if typed { Form::Typed } else { Form::Packed },
         };
         let request = proto::Request {
@@ -112,13 +113,16 @@ impl Unary {
         };
         let bytes = request.encoded_len();
         let number = number_of(&request);
+        terms.deadline = self.0.deadline_of(number, timeout);
         // What a call needs may be seen in the request only.
         let needs = table::of_message(number, request.call.as_ref());
         let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
-        self.0
-            .access
-            .admit(&asking, needs, CALLS.get(number).unwrap_or(&"unknown"))
-            .map_err(|denied| denied.status())?;
+        let what = CALLS.get(number).unwrap_or(&"unknown");
+        let admitted = self.0.access.admit(&asking, needs, what);
+        let bound = admitted.map_err(|denied| denied.status())?;
+        let request = bound
+            .bind(request, what)
+            .map_err(Status::permission_denied)?;
         let watch = Watch::new(terms.deadline, Arc::clone(&self.0.cut));
         let (sender, pieces) = mpsc::channel(PIECES);
         let sink = Sink::Channel(sender);

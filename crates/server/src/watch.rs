@@ -16,7 +16,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Watchers at a time: each has a thread.
-const WATCHERS_MAX: usize = 64;
+const WATCHERS_MAX: usize = 256;
+/// Those of one client: one key, one user of this machine, one token.
+const WATCHERS_EACH: usize = 32;
 /// Directories that one watches, by the paths that they were asked about by; the one that was asked about least lately is given up
 /// for a new one, and that is told.
 const PATHS_MAX: usize = if cfg!(test) { 16 } else { 1 << 16 };
@@ -34,7 +36,7 @@ pub(crate) struct Watchers {
 #[derive(Default)]
 struct All {
     last: u64,
-    open: BTreeMap<u64, Arc<Watcher>>,
+    open: BTreeMap<u64, (Arc<str>, Arc<Watcher>)>,
     hears: bool,
 }
 
@@ -68,9 +70,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watchers {
-    /// A new one and its number.
-    pub(crate) fn open(&self, engine: &Arc<Engine>) -> Result<(u64, Arc<Watcher>)> {
+    /// A new one of a client, and its number.
+    pub(crate) fn open(
+        &self,
+        engine: &Arc<Engine>,
+        client: Arc<str>,
+    ) -> Result<(u64, Arc<Watcher>)> {
         let mut all = lock(&self.all);
+        let own = all.open.values().filter(|(of, _)| *of == client).count();
+        if own >= WATCHERS_EACH {
+            return Err(Error::Limit {
+                what: format!("the number of watches of files that {client} has at this server"),
+                got: own as u64 + 1,
+                limit: WATCHERS_EACH as u64,
+            });
+        }
         if all.open.len() >= WATCHERS_MAX {
             return Err(Error::Limit {
                 what: "the number of those who watch files of this server".into(),
@@ -83,7 +97,11 @@ impl Watchers {
             let others = Arc::downgrade(&self.all);
             engine.hear_names(Arc::new(move |news| {
                 if let Some(all) = others.upgrade() {
-                    let open: Vec<_> = lock(&all).open.values().cloned().collect();
+                    let open: Vec<_> = lock(&all)
+                        .open
+                        .values()
+                        .map(|(_, w)| Arc::clone(w))
+                        .collect();
                     open.iter().for_each(|watcher| watcher.hear(news));
                 }
             }));
@@ -95,18 +113,19 @@ impl Watchers {
             wake: Condvar::new(),
         });
         let number = all.last;
-        all.open.insert(number, Arc::clone(&watcher));
+        all.open.insert(number, (client, Arc::clone(&watcher)));
         Ok((number, watcher))
     }
 
     /// That one, if it is there.
     pub(crate) fn get(&self, number: u64) -> Option<Arc<Watcher>> {
-        lock(&self.all).open.get(&number).cloned()
+        let all = lock(&self.all);
+        all.open.get(&number).map(|(_, w)| Arc::clone(w))
     }
 
     pub(crate) fn close(&self, number: u64) {
         let watcher = lock(&self.all).open.remove(&number);
-        if let Some(watcher) = watcher {
+        if let Some((_, watcher)) = watcher {
             watcher.forget_all(&mut lock(&watcher.held));
         }
     }

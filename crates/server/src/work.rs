@@ -1,10 +1,15 @@
 //! Threads for what touches the database, behind a bounded queue.
 
 use crate::limits::{RETRY_MAX, RETRY_MIN};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+tokio::task_local! {
+    /// Whose request is being taken in: what one client has queued waits for its turn beside that of others.
+    pub(crate) static CLIENT: Arc<str>;
+}
 
 /// Something to do.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -16,12 +21,38 @@ pub(crate) struct Lane {
     more: Condvar,
     threads_max: usize,
     waiting_max: usize,
-    stack: Option<usize>,
+    options: LaneOptions,
+}
+
+/// What threads of a lane are like.
+#[derive(Default)]
+pub(crate) struct LaneOptions {
+    /// Threads that one client cannot occupy: the others have them.
+    pub(crate) kept: usize,
+    /// The stack of each, in bytes; the system's usual one if none is named.
+    pub(crate) stack: Option<usize>,
+    /// Whether the jobs take long: the threads then run at a lower priority, so that short calls and the threads that move bytes do not
+    /// wait for a processor behind them. On an idle machine that changes nothing.
+    pub(crate) background: bool,
+}
+
+/// The niceness of threads whose jobs take long: a tenth of the weight of the others.
+const BACKGROUND_NICE: i32 = 10;
+
+/// What one client has here.
+#[derive(Default)]
+struct Own {
+    jobs: VecDeque<Job>,
+    running: usize,
 }
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    /// By client; whoever has nothing waiting and nothing running is not there.
+    clients: HashMap<Arc<str>, Own>,
+    /// Clients with jobs that wait, each once: the one whose turn it is first.
+    turns: VecDeque<Arc<str>>,
+    waiting: usize,
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     stopped: bool,
@@ -45,16 +76,11 @@ pub(crate) fn retry_after(waiting: usize, each: Duration, threads: usize) -> Dur
 }
 
 impl Lane {
-    pub(crate) fn new(name: &'static str, threads_max: usize, waiting_max: usize) -> Arc<Self> {
-        Self::with_stack(name, threads_max, waiting_max, None)
-    }
-
-    /// The same, with threads that have so much stack.
-    pub(crate) fn with_stack(
+    pub(crate) fn new(
         name: &'static str,
         threads_max: usize,
         waiting_max: usize,
-        stack: Option<usize>,
+        options: LaneOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
             name,
@@ -62,7 +88,7 @@ impl Lane {
             more: Condvar::new(),
             threads_max,
             waiting_max,
-            stack,
+            options,
         })
     }
 
@@ -70,24 +96,36 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job, if there is room.
+    /// Queues a job of whoever's request is being taken in, if there is room.
     pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<(), Full> {
+        let client = CLIENT.try_with(Arc::clone).unwrap_or_default();
+        self.submit_of(client, job)
+    }
+
+    fn submit_of(self: &Arc<Self>, client: Arc<str>, job: Job) -> Result<(), Full> {
         let mut state = self.state();
-        if state.jobs.len() >= self.waiting_max || state.stopped {
+        let own = state.clients.get(&client).map_or(0, |own| own.jobs.len());
+        // Half of the queue is not for one client alone.
+        if own >= self.waiting_max.div_ceil(2) || state.waiting >= self.waiting_max || state.stopped
+        {
             let each = Duration::from_nanos(state.nanos);
-            let waiting = state.jobs.len();
+            let waiting = state.waiting;
             let after = retry_after(waiting, each, self.threads_max);
             return Err(Full { waiting, after });
         }
-        state.jobs.push_back(job);
-        // A thread that was woken and has not got here yet counts as idle, and its job as waiting.
-        if state.idle >= state.jobs.len() {
-            drop(state);
+        if own == 0 {
+            state.turns.push_back(Arc::clone(&client));
+        }
+        state.clients.entry(client).or_default().jobs.push_back(job);
+        state.waiting += 1;
+        if state.idle > 0 {
             self.more.notify_one();
-        } else if state.threads.len() < self.threads_max {
+        }
+        // A thread that was woken and has not got here yet counts as idle, and its job as waiting.
+        if state.idle < state.waiting && state.threads.len() < self.threads_max {
             let lane = Arc::clone(self);
             let mut builder = std::thread::Builder::new().name(self.name.to_owned());
-            if let Some(stack) = self.stack {
+            if let Some(stack) = self.options.stack {
                 builder = builder.stack_size(stack);
             }
             let spawned = builder.spawn(move || lane.work());
@@ -101,13 +139,36 @@ impl Lane {
 
     /// How many jobs wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.state().jobs.len()
+        self.state().waiting
+    }
+
+    /// The next job: of the client whose turn it is, and that has not as many threads as one may.
+    fn next(&self, state: &mut State) -> Option<(Arc<str>, Job)> {
+        let most = self.threads_max.saturating_sub(self.options.kept).max(1);
+        let may = |client: &Arc<str>| {
+            let own = state.clients.get(client);
+            own.is_some_and(|own| own.running < most)
+        };
+        let at = state.turns.iter().position(may)?;
+        let client = state.turns.remove(at)?;
+        let own = state.clients.get_mut(&client)?;
+        let job = own.jobs.pop_front()?;
+        own.running += 1;
+        state.waiting -= 1;
+        if !own.jobs.is_empty() {
+            state.turns.push_back(Arc::clone(&client));
+        }
+        Some((client, job))
     }
 
     fn work(&self) {
+        if self.options.background {
+            // Of this thread alone. Without it the jobs are done all the same.
+            let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+        }
         let mut state = self.state();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((client, job)) = self.next(&mut state) {
                 drop(state);
                 let began = Instant::now();
                 // A panic ends its call; the thread goes on. The call's own guard answers.
@@ -115,6 +176,12 @@ impl Lane {
                 let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 state = self.state();
                 state.nanos = state.nanos - state.nanos / 16 + nanos / 16;
+                if let Some(own) = state.clients.get_mut(&client) {
+                    own.running -= 1;
+                    if own.running == 0 && own.jobs.is_empty() {
+                        state.clients.remove(&client);
+                    }
+                }
                 continue;
             }
             if state.stopped {
@@ -140,5 +207,84 @@ impl Lane {
         for thread in threads {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn client(name: &str) -> Arc<str> {
+        name.into()
+    }
+
+    /// Jobs of one client that has queued many do not come before those of another.
+    #[test]
+    fn clients_take_turns() {
+        let lane = Lane::new("test", 1, 1_000, LaneOptions::default());
+        let (go, wait) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let (begin, begun) = mpsc::channel();
+        let first = Box::new(move || {
+            begin.send(()).unwrap();
+            wait.recv().unwrap();
+        });
+        lane.submit_of(client("greedy"), first).unwrap();
+        begun.recv().unwrap();
+        for (name, n) in (0..400)
+            .map(|n| ("greedy", n))
+            .chain([("one", 0), ("two", 0), ("two", 1)])
+        {
+            let tell = tell.clone();
+            let job = Box::new(move || tell.send((name, n)).unwrap());
+            lane.submit_of(client(name), job).unwrap();
+        }
+        go.send(()).unwrap();
+        let first: Vec<_> = told.iter().take(6).collect();
+        assert_eq!(
+            first,
+            [
+                ("greedy", 0),
+                ("one", 0),
+                ("two", 0),
+                ("greedy", 1),
+                ("two", 1),
+                ("greedy", 2)
+            ]
+        );
+        lane.stop();
+        assert!(lane.state().clients.is_empty());
+    }
+
+    /// One client's long jobs leave threads for others, and one client's queue leaves room.
+    #[test]
+    fn one_client_leaves_threads_and_room() {
+        let lane = Lane::new(
+            "test",
+            4,
+            10,
+            LaneOptions {
+                kept: 1,
+                ..LaneOptions::default()
+            },
+        );
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let (tell, told) = mpsc::channel();
+        let mut taken = 0;
+        for _ in 0..20 {
+            let wait = Arc::clone(&wait);
+            let job = Box::new(move || {
+                let _ = wait.lock().unwrap().recv();
+            });
+            taken += usize::from(lane.submit_of(client("greedy"), job).is_ok());
+        }
+        assert!((5..=8).contains(&taken), "{taken}");
+        let job = Box::new(move || tell.send(()).unwrap());
+        lane.submit_of(client("other"), job).unwrap();
+        told.recv().unwrap();
+        drop(go);
+        lane.stop();
     }
 }

@@ -274,6 +274,11 @@ impl Paths {
     }
 }
 
+/// Whether a path can have that name.
+pub fn is_name(name: &[u8]) -> bool {
+    check_name(name).is_ok()
+}
+
 fn check_name(name: &[u8]) -> Result<()> {
     let why = match name {
         b"" | b"." | b".." => "a name is neither empty nor . nor ..",

@@ -8,7 +8,7 @@ mod origins;
 pub use cloud::{Member, Parents};
 pub(crate) use link::Event;
 pub use link::Link;
-pub(crate) use members::{follow, register};
+pub(crate) use members::{Kept, follow, register};
 pub use origins::{Origins, Rules};
 
 use crate::given::Refused;

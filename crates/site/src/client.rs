@@ -1,6 +1,7 @@
 //! Asks a tier, as a program does.
 
 use crate::above::{Fetch, Got, Link};
+use crate::address::KeyFiles;
 use crate::given::{Given, Refused};
 use crate::node::Asked;
 use tokio::sync::mpsc;
@@ -12,10 +13,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Links to the tier at `http://HOST:PORT`; `name` is told to it, for people.
+    /// Links to the tier at an address (`http://127.0.0.1:PORT`, `unix:/PATH`, `esker://HOST:PORT`); `name` is told to it, for
+    /// people.
     pub async fn connect(via: &str, name: &str) -> Result<Self, Refused> {
         let (events, _) = mpsc::unbounded_channel();
-        let link = Link::open(via, false, name, events).await?;
+        let link = Link::open(via, &KeyFiles::default(), false, name, events).await?;
         Ok(Self { link })
     }
 

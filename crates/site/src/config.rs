@@ -1,6 +1,9 @@
 //! `site.toml`: what a tier keeps, whom it asks, where it listens.
 
 use crate::above::Rules;
+use crate::address::{KeyFiles, TierAddress};
+use crate::listen::{Listening, socket};
+use esker_config::etcd::{EtcdTrust, URLS, is_url};
 use esker_config::{
     COUNT, DeValue, Filled, Key, SIZE, Source, TIME, count, integer, size, take_by, text, texts,
     time,
@@ -15,19 +18,33 @@ use std::time::Duration;
 /// Where a tier listens if nothing is said.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7500";
 
+/// Connections of others than the owner, if nothing is said.
+const CONNECTIONS_DEFAULT: usize = 1024;
+/// Connections that can be set.
+const CONNECTIONS_MAX: usize = 1 << 20;
+
 /// A tier as its file describes it.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Its name, for people and for the tiers above.
     pub name: String,
-    /// `HOST:PORT`.
+    /// `HOST:PORT`, or `unix:/PATH`.
     pub listen: String,
     /// How others reach it, if that is not where it listens.
     pub advertise: Option<String>,
-    /// The tiers above, `http://HOST:PORT` each. With none it asks origins itself.
+    /// Connections at most; the owner's processes get some more.
+    pub connections: usize,
+    /// The folder of the host key and of the rights of keys and tokens; none: `~/.esker/site` where it hears other machines,
+    /// and no keys where it does not.
+    pub access_folder: Option<PathBuf>,
+    /// What it proves to the tiers above, and knows them by.
+    pub keys: KeyFiles,
+    /// The addresses of the tiers above. With none it asks origins itself.
     pub parents: Vec<String>,
     /// Members of etcd, if the pool of tiers above, or the one it belongs to, is kept there.
     pub etcd: Vec<String>,
+    /// How etcd is known, and knows this tier.
+    pub etcd_trust: EtcdTrust,
     /// The name of that pool.
     pub pool: Option<String>,
     /// A member of the pool without a cache: so many services, each with one connection and one request at a time.
@@ -60,8 +77,12 @@ impl Default for Config {
             name: "site".into(),
             listen: LISTEN_DEFAULT.into(),
             advertise: None,
+            connections: CONNECTIONS_DEFAULT,
+            access_folder: None,
+            keys: KeyFiles::default(),
             parents: Vec::new(),
             etcd: Vec::new(),
+            etcd_trust: EtcdTrust::default(),
             pool: None,
             services: None,
             memory_bytes: 256 << 20,
@@ -74,24 +95,30 @@ impl Default for Config {
             disk_bytes: 4 << 30,
             running: 4096,
             rules: Rules {
-                allow: vec!["*".into()],
+                allow: Vec::new(),
+                clear_passwords: Vec::new(),
+                default_login: false,
                 settings: Asking::default(),
             },
         }
     }
 }
 
-const URLS: &str = "a list of tiers' addresses, as in [\"http://fog.example.org:7500\"]";
+const TIERS: &str = "a list of tiers' addresses, as in [\"esker://fog.example.org:7500\"]; on this machine http://127.0.0.1:PORT or \
+                     unix:/PATH";
 
-fn urls(value: &DeValue<'_>) -> Option<Vec<String>> {
+fn tiers(value: &DeValue<'_>) -> Option<Vec<String>> {
     let list = texts(value)?;
-    let good = |u: &String| {
-        url::Url::parse(u).is_ok_and(|u| u.scheme() == "http" && u.host_str().is_some())
-    };
+    let good = |u: &String| TierAddress::parse(u).is_ok();
     list.iter().all(good).then_some(list)
 }
 
-const KEYS: [Key<Config>; 22] = [
+/// The absolute path of a file or a folder.
+fn path(value: &DeValue<'_>) -> Option<PathBuf> {
+    text(value).map(PathBuf::from).filter(|p| p.is_absolute())
+}
+
+const KEYS: [Key<Config>; 32] = [
     Key {
         path: "name",
         expected: "text",
@@ -99,31 +126,84 @@ const KEYS: [Key<Config>; 22] = [
     },
     Key {
         path: "listen",
-        expected: "an address, as in \"127.0.0.1:7500\"",
+        expected: "an address, as in \"127.0.0.1:7500\" or \"unix:/run/user/1000/site.sock\"",
         set: |d, v| {
-            let address = text(v).filter(|t| t.contains(':'))?;
+            let good = |t: &&str| socket(t).map_or(t.contains(':'), Path::is_absolute);
+            let address = text(v).filter(good)?;
             address.clone_into(&mut d.listen);
             Some(())
         },
     },
     Key {
         path: "advertise",
-        expected: "the address at which others reach this tier, as in \"http://edge.example.org:7500\"",
+        expected: "the address at which others reach this tier, as in \"esker://edge.example.org:7500\"",
         set: |d, v| {
-            let url = text(v).filter(|t| t.starts_with("http://"))?;
+            let url = text(v).filter(|t| TierAddress::parse(t).is_ok())?;
             d.advertise = Some(url.to_owned());
             Some(())
         },
     },
     Key {
+        path: "connections",
+        expected: COUNT,
+        set: |d, v| {
+            d.connections = count(v).filter(|n| *n <= CONNECTIONS_MAX)?;
+            Some(())
+        },
+    },
+    Key {
+        path: "access.folder",
+        expected: "the absolute path of a folder",
+        set: |d, v| path(v).map(|p| d.access_folder = Some(p)),
+    },
+    Key {
+        path: "access.key",
+        expected: "the absolute path of a private key of SSH",
+        set: |d, v| path(v).map(|p| d.keys.key = Some(p)),
+    },
+    Key {
+        path: "access.known_hosts",
+        expected: "the absolute path of a file of host keys",
+        set: |d, v| path(v).map(|p| d.keys.known_hosts = Some(p)),
+    },
+    Key {
         path: "parents",
-        expected: URLS,
-        set: |d, v| urls(v).map(|list| d.parents = list),
+        expected: TIERS,
+        set: |d, v| tiers(v).map(|list| d.parents = list),
     },
     Key {
         path: "etcd",
-        expected: "a list of etcd's addresses, as in [\"http://127.0.0.1:2379\"]",
-        set: |d, v| urls(v).map(|list| d.etcd = list),
+        expected: URLS,
+        set: |d, v| {
+            let list = texts(v)?;
+            d.etcd = list.iter().all(|u| is_url(u)).then_some(list)?;
+            Some(())
+        },
+    },
+    Key {
+        path: "etcd_ca",
+        expected: "the file of the certificates that etcd's must be signed by",
+        set: |d, v| d.etcd_trust.take("ca", v),
+    },
+    Key {
+        path: "etcd_certificate",
+        expected: "the file of the certificate that is shown to etcd",
+        set: |d, v| d.etcd_trust.take("certificate", v),
+    },
+    Key {
+        path: "etcd_key",
+        expected: "the file of that certificate's private key",
+        set: |d, v| d.etcd_trust.take("key", v),
+    },
+    Key {
+        path: "etcd_user",
+        expected: "an account of etcd's",
+        set: |d, v| d.etcd_trust.take("user", v),
+    },
+    Key {
+        path: "etcd_password_file",
+        expected: "the file of that account's password",
+        set: |d, v| d.etcd_trust.take("password_file", v),
     },
     Key {
         path: "pool",
@@ -186,8 +266,7 @@ const KEYS: [Key<Config>; 22] = [
         path: "cache.disk",
         expected: "the absolute path of a folder",
         set: |d, v| {
-            let folder = text(v).map(PathBuf::from).filter(|p| p.is_absolute())?;
-            d.disk = Some(folder);
+            d.disk = Some(path(v)?);
             Some(())
         },
     },
@@ -205,6 +284,11 @@ const KEYS: [Key<Config>; 22] = [
         path: "origins.allow",
         expected: "a list of beginnings of origins, as in [\"sftp://data.example.org\", \"ftp://\"]; \"*\" is all but folders of this machine",
         set: |d, v| texts(v).map(|list| d.rules.allow = list),
+    },
+    Key {
+        path: "origins.clear_passwords",
+        expected: "a list of beginnings of origins, as in [\"ftp://old.example.org\"]",
+        set: |d, v| texts(v).map(|list| d.rules.clear_passwords = list),
     },
     Key {
         path: "origins.connections",
@@ -265,6 +349,11 @@ impl Config {
                 "`etcd` and `pool` go together: where the pool of tiers is kept, and which one it is",
             );
         }
+        let folder = file.parent().unwrap_or_else(|| Path::new(""));
+        config.etcd_trust = config.etcd_trust.below(folder);
+        if let Some(why) = config.etcd_trust.mistake(&config.etcd) {
+            return bad(&format!("`etcd`: {why}"));
+        }
         if config.services.is_some() && !config.parents.is_empty() {
             return bad(
                 "a tier with `services` asks origins itself: it has no `parents`; leave one of them out",
@@ -284,8 +373,12 @@ impl Config {
     }
 
     /// How others reach it: where it listens, unless it says otherwise.
-    pub fn url(&self, listening: std::net::SocketAddr) -> String {
-        let own = || format!("http://{listening}");
+    pub fn url(&self, listening: &Listening) -> String {
+        let own = || match listening {
+            Listening::Unix(path) => format!("unix:{}", path.display()),
+            Listening::Tcp(at) if at.ip().to_canonical().is_loopback() => format!("http://{at}"),
+            Listening::Tcp(at) => format!("esker://{at}"),
+        };
         self.advertise.clone().unwrap_or_else(own)
     }
 }
@@ -306,9 +399,9 @@ mod tests {
                 .starts_with("site.toml:2:13: `cache.predictor` holds one of \"guarded\"")
         );
         assert!(message("parent = []\n").contains("did you mean `parents`?"));
-        assert!(message("parents = [\"edge:7500\"]\n").contains("http://"));
+        assert!(message("parents = [\"http://edge:7500\"]\n").contains("esker://"));
         assert!(message("etcd = [\"http://e:2379\"]\n").contains("go together"));
-        assert!(message("services = 5\nparents = [\"http://a:1\"]\n").contains("leave one"));
+        assert!(message("services = 5\nparents = [\"esker://a:1\"]\n").contains("leave one"));
         assert!(message("[cache]\nttl = \"1h\"\nttl_most = \"1s\"\n").contains("longest"));
     }
 

@@ -6,6 +6,7 @@
 //!
 //! A change makes what was fetched before it untrue: it is noted in memory for this run, and as a record for the next one.
 
+pub(crate) mod hostile;
 mod record;
 mod segment;
 

@@ -34,6 +34,8 @@ pub struct Wish {
     pub stale_if_error: bool,
     /// How urgent it is.
     pub class: Class,
+    /// Whether passwords go to origins in clear text, where the protocol has no other way.
+    pub clear_passwords: bool,
 }
 
 impl Default for Wish {
@@ -42,6 +44,7 @@ impl Default for Wish {
             max_age: None,
             stale_if_error: false,
             class: Class::Fetch,
+            clear_passwords: false,
         }
     }
 }
@@ -104,6 +107,13 @@ impl Far {
             }
             let rules = Rules {
                 allow: vec!["*".into(), "file://".into()],
+                // Whoever runs this process named the origin.
+                default_login: true,
+                clear_passwords: wish
+                    .clear_passwords
+                    .then(|| "*".to_owned())
+                    .into_iter()
+                    .collect(),
                 ..Rules::default()
             };
             let (origins, news) = Origins::new(rules);

@@ -2,12 +2,14 @@
 
 mod json;
 
+use crate::access::Asking;
 use crate::given::Refused;
 use crate::node::{Asked, Node};
 use crate::serve::Standing;
+use axum::Extension;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use esker_origin::place::{escaped, percent};
@@ -17,7 +19,7 @@ use foldhash::fast::FixedState;
 use http::{StatusCode, header};
 use serde_json::{Value as Json, json};
 use std::hash::BuildHasher as _;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,7 +110,9 @@ impl Query {
 fn answer(status: StatusCode, age: Option<Duration>, body: &Json) -> Response {
     let mut response = Response::builder()
         .status(status)
-        .header(header::CONTENT_TYPE, "application/json");
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CACHE_CONTROL, "no-store")
+        .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     if let Some(age) = age {
         response = response.header(header::AGE, age.as_secs());
     }
@@ -133,7 +137,7 @@ fn failed(refused: &Refused) -> Response {
     answer(status, None, &json!({ "error": refused.to_string() }))
 }
 
-async fn ask(node: &Arc<Node>, from: SocketAddr, text: Option<String>, wants: Wants) -> Response {
+async fn ask(node: &Arc<Node>, from: IpAddr, text: Option<String>, wants: Wants) -> Response {
     let query = match Query::parse(text.as_deref()) {
         Ok(query) => query,
         Err(why) => return bad(&why),
@@ -144,7 +148,7 @@ async fn ask(node: &Arc<Node>, from: SocketAddr, text: Option<String>, wants: Wa
         ..Asked::new(&query.origin, &query.path, wants)
     };
     // Links count from zero, so that few of these are taken for one of those.
-    let client = FixedState::with_seed(5).hash_one((from.ip(), &query.client)) as u32 | 1 << 31;
+    let client = FixedState::with_seed(5).hash_one((from, &query.client)) as u32 | 1 << 31;
     let given = match node.ask(client, asked).await {
         Ok(given) => given,
         Err(refused) => return failed(&refused),
@@ -159,18 +163,18 @@ async fn ask(node: &Arc<Node>, from: SocketAddr, text: Option<String>, wants: Wa
 
 async fn stat(
     State(standing): Shared,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    Extension(asking): Extension<Asking>,
     RawQuery(text): RawQuery,
 ) -> Response {
-    ask(&standing.node, from, text, Wants::Stat).await
+    ask(&standing.node, asking.caller().ip(), text, Wants::Stat).await
 }
 
 async fn list(
     State(standing): Shared,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    Extension(asking): Extension<Asking>,
     RawQuery(text): RawQuery,
 ) -> Response {
-    ask(&standing.node, from, text, Wants::List).await
+    ask(&standing.node, asking.caller().ip(), text, Wants::List).await
 }
 
 async fn status(State(standing): Shared) -> Response {

@@ -4,6 +4,7 @@
 //! conformance suite, [`conformance`]. Nothing here interprets a key.
 
 use esker_model::{Error, Flow, Result};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 mod batch;
@@ -117,7 +118,12 @@ fn hex(key: &[u8]) -> String {
 /// Makes the directory that a checkpoint goes to; refuses one that holds something.
 pub fn prepare_checkpoint(directory: &Path) -> Result<()> {
     let context = || format!("making the checkpoint directory {}", directory.display());
-    std::fs::create_dir_all(directory).map_err(|e| Error::io(context(), e))?;
+    // It holds all that the store does: it is its owner's alone, whatever the umask is.
+    let mut private = std::fs::DirBuilder::new();
+    private.recursive(true).mode(0o700);
+    private
+        .create(directory)
+        .map_err(|e| Error::io(context(), e))?;
     let mut entries = std::fs::read_dir(directory).map_err(|e| Error::io(context(), e))?;
     if entries.next().is_some() {
         return Err(Error::Target(format!(

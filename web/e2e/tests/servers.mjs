@@ -1,5 +1,6 @@
 // The cluster's page, that of the site caches, and who may come in.
 import { strict as assert } from "node:assert";
+import { readFile } from "node:fs/promises";
 import { STRANGE } from "../browser.mjs";
 
 export const tests = [
@@ -46,8 +47,11 @@ export const tests = [
     on: "opened",
     async test(window) {
       const { page, server } = window;
-      const link = /http:\S+#\/enter\?ticket=\S+/.exec(server.said)?.[0];
-      assert.ok(link, `the server says where its pages are: ${server.said}`);
+      assert.doesNotMatch(server.said, /ticket/, "a log tells no ticket");
+      const leading = /file:\/\/(\S+\.html)/.exec(server.said)?.[1];
+      assert.ok(leading, `the server says where its pages are: ${server.said}`);
+      const link = /href="([^"]+)"/.exec(await readFile(leading, "utf8"))?.[1];
+      assert.match(link ?? "", /^http:.+#\/enter\?ticket=/);
       await page.goto(link);
       await page.getByRole("region", { name: "Counts" }).waitFor();
       assert.doesNotMatch(page.url(), /ticket/, "the address forgets the ticket");

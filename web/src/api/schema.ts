@@ -1344,7 +1344,7 @@ export interface components {
                 vertices_left: number;
                 reason: string;
             }[];
-            /** @description vertices beside these that whoever asks may not see */
+            /** @description always 0: what whoever asks may not see is not there */
             left_out: number;
             /** @description when something of it changed, oldest first */
             versions: {
@@ -1860,7 +1860,12 @@ export interface operations {
     };
     stats: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2640,6 +2645,10 @@ export interface operations {
             query?: {
                 /** @description `place` of the answer before */
                 place?: string;
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
             };
             header?: never;
             path?: never;
@@ -3467,7 +3476,12 @@ export interface operations {
     };
     cluster: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

@@ -4,4 +4,5 @@
 #![allow(clippy::print_stdout, reason = "what was skipped must be seen")]
 
 mod openssh;
+mod setuid;
 mod tls;

@@ -50,7 +50,7 @@ impl Agent {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_mins(2);
         while !socket.exists() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -4,6 +4,8 @@ use super::{FormatArgs, Target};
 use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
 use esker_access::Role;
+use esker_model::object::Asker;
+use std::str::FromStr as _;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -27,6 +29,10 @@ pub(crate) struct GrantArgs {
     /// What they may do
     #[arg(long, value_enum, default_value_t = RoleArg::Read)]
     pub(crate) role: RoleArg,
+    /// Bind the key or the token to a user, by numbers: it reads what that user may read, and nothing else, whatever --as or `uid` its
+    /// client sends. Role `read` only
+    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Asker::from_str)]
+    pub(crate) user: Option<Asker>,
     /// For how long, as in 8h or 90d; without it a key's rights do not end, and a token's do after 8h
     #[arg(long = "for", value_name = "TIME", value_parser = parse_days)]
     pub(crate) period: Option<Duration>,
@@ -39,7 +45,7 @@ pub(crate) struct GrantArgs {
     /// Make a token instead, and print it
     #[arg(long, conflicts_with = "list")]
     pub(crate) token: bool,
-    /// Print who may do what, and the server's own key
+    /// Print who may do what, sessions of the console, and the server's own key
     #[arg(long)]
     pub(crate) list: bool,
     #[command(flatten)]
@@ -49,26 +55,32 @@ pub(crate) struct GrantArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A line that says so stays in authorized_keys: the key is refused then even where ~/.esker gives it rights. \
-                  Connections that are open lose their rights, too.\n\n\
+                  Connections that are open lose their rights, too, and so do sessions of the console. A session alone ends by its name, \
+                  which `esker grant TARGET --list` shows.\n\n\
                   Examples:\n  \
                   esker revoke lab.esker --key ~bob/.ssh/id_ed25519.pub\n  \
                   esker revoke lab.esker --key SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8\n  \
-                  esker revoke lab.esker --key token:4be3dca9a55c"
+                  esker revoke lab.esker --key token:4be3dca9a55c\n  \
+                  esker revoke lab.esker --key session:9f2c41d07ab3\n  \
+                  esker revoke lab.esker --key - < token"
 )]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Whose rights: the file of a public key, the key itself, its fingerprint, a comment that one key has; or a token
-    #[arg(long, value_name = "FILE|KEY|FINGERPRINT")]
+    /// Whose rights: the file of a public key, the key itself, its fingerprint, a comment that one key has; a token or a session by its name,
+    /// as --list shows it; or - to read one of these, or a token, from standard input (arguments are seen by all users of a machine)
+    #[arg(long, value_name = "FILE|KEY|FINGERPRINT|-")]
     pub(crate) key: String,
 }
 
 /// What somebody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoleArg {
+    /// Send events of OpenLineage and jobs of Slurm, and nothing else: for schedulers
+    Ingest,
     /// Ask
     Read,
-    /// Change data, types and indexes as well
+    /// Change data, types and indexes as well: also what others recorded, and who may see a graph of RDF
     Write,
     /// Look after the database as well: repair, compact, back up, give rights
     Admin,
@@ -77,6 +89,7 @@ pub(crate) enum RoleArg {
 impl From<RoleArg> for Role {
     fn from(role: RoleArg) -> Self {
         match role {
+            RoleArg::Ingest => Self::Ingest,
             RoleArg::Read => Self::Read,
             RoleArg::Write => Self::Write,
             RoleArg::Admin => Self::Admin,

@@ -8,13 +8,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker init lab.esker")]
+#[command(
+    after_help = "The folder is its owner's alone (mode 0700), whatever the umask is.\n\nExamples:\n  \
+                  esker init lab.esker\n  esker init /project/abc/lab.esker --group"
+)]
 pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// The engine that stores it
     #[arg(long, value_enum, default_value_t = EngineArg::Fjall)]
     pub(crate) engine: EngineArg,
+    /// Mode 0750: members of the folder's group attach to the process that has it open, with the rights that files' permissions give them
+    #[arg(long)]
+    pub(crate) group: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

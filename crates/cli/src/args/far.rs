@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Far files (TARGET is an URL as sftp://HOST/PATH)")]
 pub(crate) struct FarArgs {
-    /// By way of the site cache at that address
+    /// By way of the site cache at that address: http://127.0.0.1:PORT, unix:PATH or esker://HOST:PORT
     #[arg(long, value_name = "URL", env = "ESKER_VIA")]
     pub(crate) via: Option<String>,
     /// How old answers of a site cache may be, in seconds
@@ -16,6 +16,9 @@ pub(crate) struct FarArgs {
     /// Take an old answer of a site cache where there is no other
     #[arg(long)]
     pub(crate) stale_if_error: bool,
+    /// Let passwords of ~/.netrc go over the network in clear text, where the protocol has no other way (ftp://)
+    #[arg(long)]
+    pub(crate) clear_passwords: bool,
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

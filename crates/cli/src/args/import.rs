@@ -278,6 +278,10 @@ pub(crate) enum CrateProfile {
 }
 
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub(crate) struct ExportRoCrateArgs {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -287,9 +291,16 @@ pub(crate) struct ExportRoCrateArgs {
     /// The folder to write, which must not exist; `-` writes the metadata to standard output
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
-    /// Put the files in it, those that are on this machine and have the size that is known of them
+    /// Put the files in it, those that are on this machine and have the size that is known of them; they are listed first. Those of
+    /// the system, those below dot-folders of homes (~/.ssh), and what links of other users lead to are left out
     #[arg(long)]
     pub(crate) files: bool,
+    /// With --files: also those of the system, and those below dot-folders of homes
+    #[arg(long, requires = "files")]
+    pub(crate) files_from_anywhere: bool,
+    /// With --files: also those of which no size was ever recorded
+    #[arg(long, requires = "files")]
+    pub(crate) files_without_size: bool,
     /// How much it tells
     #[arg(long, value_enum, default_value_t = CrateProfile::Auto)]
     pub(crate) profile: CrateProfile,

@@ -298,6 +298,9 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Open the console in a browser: lineage, runs, space, tags, queries, the servers
     Console(ConsoleArgs),
+    /// Open the address on standard input in a browser
+    #[command(hide = true)]
+    OpenAddress,
     /// Let an assistant ask: tools that only read, by the Model Context Protocol
     Mcp(McpArgs),
     /// Let somebody use a database through its server, by their key of SSH; or see who may

@@ -1,11 +1,11 @@
 //! Arguments of `esker object`.
 
 use super::{FormatArgs, TableFormatArg, Target};
-use crate::asker::parse_asker;
 use crate::values::{Assignment, TagArg, parse_mode};
 use clap::{Args, Subcommand, ValueEnum};
 use esker_model::object::Asker;
 use std::path::PathBuf;
+use std::str::FromStr as _;
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -119,7 +119,7 @@ pub(crate) struct ObjectGetArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AskerArg {
     /// On behalf of that user, in these groups: what they may not read is as if it were not there
-    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = parse_asker)]
+    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Asker::from_str)]
     pub(crate) asker: Option<Asker>,
 }
 

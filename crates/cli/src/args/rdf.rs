@@ -150,7 +150,7 @@ pub(crate) struct RdfLoadArgs {
 #[command(
     after_help = "Each worker holds the part that `esker rdf load --part` put into its folder, in memory, as it is when the worker starts. \
     Workers ask each other: every one must reach every other by the addresses that queries name. Who knows the secret may ask; \
-    without one, whoever reaches the port.\n\n\
+    without one, processes of the worker's user and of root on the same machine. With one, all is encrypted.\n\n\
     Examples:\n  \
     esker rdf load part1.esker data.nt --part 1/2; esker rdf load part2.esker data.nt --part 2/2\n  \
     esker rdf worker part1.esker --listen 127.0.0.1:7611 &\n  \
@@ -164,7 +164,7 @@ pub(crate) struct RdfWorkerArgs {
     /// Where to listen; port 0 lets the system choose. An address that others reach needs a secret
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7611")]
     pub(crate) listen: String,
-    /// A file whose first line all workers and those who ask them know
+    /// A file (mode 0600) whose first line all workers and those who ask them know: at least 20 characters that cannot be guessed
     #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
     pub(crate) secret_file: Option<PathBuf>,
     /// Write the address into that file once the worker answers, as HOST:PORT and a newline

@@ -57,6 +57,10 @@ pub(crate) struct RunArgs {
     /// A variable of the environment to keep beside those that are known to matter
     #[arg(long = "keep", value_name = "VARIABLE")]
     pub(crate) keep: Vec<String>,
+    /// Keep `[redacted]` in the place of what that regular expression matches, beside what looks like a secret anyway; of one with a
+    /// group `(?P<s>…)` in the place of that group
+    #[arg(long, value_name = "REGEX", value_parser = pattern)]
+    pub(crate) redact: Vec<String>,
     /// Follow the program and all that it starts, and record the files that they open and the programs that they run
     #[arg(long)]
     pub(crate) trace: bool,
@@ -82,6 +86,11 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) command: Vec<String>,
+}
+
+fn pattern(text: &str) -> Result<String, String> {
+    esker_record::Redactor::new([text])?;
+    Ok(text.to_owned())
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -150,15 +159,17 @@ pub(crate) struct SpoolListArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A run that is delivered leaves the spool; delivering it twice changes nothing. The exit code is 1 if some are left.\n\nExamples:\n  \
-                  esker spool deliver\n  \
-                  esker spool deliver --spool /scratch/spool --watch &"
+    after_help = "A run that is delivered leaves the spool; delivering it twice changes nothing. Only the user's own files are read. Nothing is sent \
+                  to a database because a file there names it: without a target, what waits is told, with the command that brings it. The \
+                  exit code is 1 if some are left.\n\nExamples:\n  \
+                  esker spool deliver --target lab.esker\n  \
+                  esker spool deliver --target esker://login1:7400 --spool /scratch/spool --watch &"
 )]
 pub(crate) struct SpoolDeliverArgs {
     #[command(flatten)]
     pub(crate) spool: SpoolArg,
-    /// Only runs that are for that database
-    #[arg(long, short, value_name = "TARGET")]
+    /// The database to bring runs to that are for it, or that name none: a folder, or esker://HOST:PORT
+    #[arg(long, short, env = "ESKER_TARGET", value_name = "TARGET")]
     pub(crate) target: Option<String>,
     /// Go on, and deliver what comes, until interrupted
     #[arg(long)]
@@ -169,7 +180,7 @@ pub(crate) struct SpoolDeliverArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A line for each part: ok; absent, which only those miss who use it; or wrong, with what to do. The exit code is 0 if nothing is \
+    after_help = "A line for each part: ok; absent, which only those miss who use it; note or warning, which is open to others: why that matters, and how to close it; or wrong, with what to do. The exit code is 0 if nothing is \
                   wrong, else 1. Nothing is changed.\n\nExamples:\n  \
                   esker doctor\n  \
                   esker doctor esker://login1:7400 --format json"

@@ -20,6 +20,7 @@ use std::time::Duration;
                   esker serve lab.esker --spool /scratch/lab/spool\n  \
                   esker serve lab.esker --listen 127.0.0.1:0 --port-file port"
 )]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct ServeArgs {
     /// The directory that holds the database
     #[arg(value_name = "FOLDER")]
@@ -33,7 +34,10 @@ pub(crate) struct ServeArgs {
     /// Make the database if there is none
     #[arg(long)]
     pub(crate) create: bool,
-    /// Open the console in a browser once the server takes calls; its address is printed, too, and opens it once
+    /// With --create: mode 0750, as `esker init --group` makes it
+    #[arg(long, requires = "create")]
+    pub(crate) group: bool,
+    /// Open the console in a browser once the server takes calls; its address is printed, too
     #[arg(long)]
     pub(crate) open: bool,
     /// Write the address into that file once the server takes calls, as HOST:PORT and a newline
@@ -61,6 +65,10 @@ pub(crate) struct ServeArgs {
     /// Let SERVICE in queries ask endpoints whose IRIs begin so
     #[arg(long, value_name = "IRI")]
     pub(crate) allow_service: Vec<String>,
+    /// Keep all rights of this process, instead of giving up those that a server does not need: files outside of its folders, starting
+    /// programs, TCP connections to elsewhere
+    #[arg(long)]
+    pub(crate) no_sandbox: bool,
     /// How to log, on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

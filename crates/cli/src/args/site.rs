@@ -143,21 +143,27 @@ pub(crate) struct SiteTraceArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "What can stand in the file, with its defaults:\n\n  \
-    name = \"site\"                     listen = \"127.0.0.1:7500\"\n  \
-    parents = [\"http://fog:7500\"]     the tiers above; with none, it asks origins itself\n  \
+    name = \"site\"                     listen = \"127.0.0.1:7500\"  (or \"unix:/PATH\")\n  \
+    parents = [\"esker://fog:7500\"]    the tiers above; with none, it asks origins itself\n  \
     services = 85                     a member of the cloud: no cache, so many connections with one request each\n  \
     [cache]    memory = \"256MiB\"  policy = \"lru\"  predictor = \"guarded\"  ttl = \"10s\"  ttl_most = \"10m\"\n  \
-    [origins]  allow = [\"*\"]  connections = 4  in_flight = 64  patience = \"30s\"\n\n\
+    [origins]  allow = []  connections = 4  in_flight = 64  patience = \"30s\"\n\n\
+    A tier asks origins with the credentials of whoever runs it: `allow` says which. On this machine only processes of that user and of \
+    root are answered; whoever asks from elsewhere (esker://HOST:PORT) proves a key of SSH that [access] folder gives rights to \
+    (~/.esker/site).\n\n\
     Examples:\n  \
     esker site serve edge.toml\n  \
-    esker site serve --listen 127.0.0.1:0 --port-file edge.port")]
+    esker site serve --allow sftp://data.example.org --listen 127.0.0.1:0 --port-file edge.port")]
 pub(crate) struct SiteServeArgs {
     /// The tier's file; without one, a tier with the defaults
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Where it listens, whatever the file says; port 0 is any free one
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Where it listens, whatever the file says: HOST:PORT (port 0 is any free one) or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
+    /// The origins that it asks, with your credentials, whatever the file says: their beginnings; * is all but this machine's folders
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    pub(crate) allow: Option<Vec<String>>,
     /// The tiers above, whatever the file says
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) parents: Option<Vec<String>>,
@@ -175,7 +181,7 @@ pub(crate) struct SiteServeArgs {
 /// Which tier.
 #[derive(Debug, Args)]
 pub(crate) struct ViaArg {
-    /// The tier's address
+    /// The tier's address: http://127.0.0.1:PORT, unix:PATH or esker://HOST:PORT
     #[arg(
         long,
         value_name = "URL",
@@ -186,7 +192,7 @@ pub(crate) struct ViaArg {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker site status --via http://edge:7500")]
+#[command(after_help = "Example:\n  esker site status --via esker://edge:7500")]
 pub(crate) struct SiteStatusArgs {
     #[command(flatten)]
     pub(crate) via: ViaArg,

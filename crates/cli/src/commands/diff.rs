@@ -1,5 +1,6 @@
 //! `esker diff`: what differs between two runs; or between two times, printed as it is found.
 
+use super::run::deliver::open_with_runs;
 use super::{is_interrupted, note_if_stopped};
 use crate::args::{DiffArgs, RowFormat, Target};
 use crate::context::Context;
@@ -64,7 +65,7 @@ fn runs(
     [one, other]: [&str; 2],
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
-    let database = context.open(target)?;
+    let database = open_with_runs(context, target)?;
     let found = diff_runs(
         &database,
         find_run(&database, one)?,
@@ -116,7 +117,7 @@ fn times(
             moment(after)
         )));
     }
-    let database = context.open(target)?;
+    let database = open_with_runs(context, target)?;
     let schema = database.schema()?;
     let format = args.format.format;
     let interrupt = context.interrupt.clone();

@@ -1,6 +1,9 @@
 //! `esker export ro-crate`: how something came to be as a research object that others read, with its files if they are wanted.
 
+mod files;
+
 use super::note_if_stopped;
+use super::run::deliver::open_with_runs;
 use crate::args::{CrateProfile, ExportRoCrateArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -10,15 +13,15 @@ use crate::units::{counted, size as bytes};
 use anyhow::Context as _;
 use esker::lineage::{LineageOptions, lineage};
 use esker_console::ro_crate::{Facts, Profile, Settings, describe};
-use esker_model::{Cancel as _, Error, GraphRead as _, Version};
+use esker_model::namespace::display;
+use esker_model::{Cancel as _, Error, GraphRead as _, Version, VertexId};
+use files::{Crate, Rules};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The name that the specification gives the document.
 const METADATA: &str = "ro-crate-metadata.json";
-/// The folder of the crate that its files lie in.
-const FILES: &str = "files";
 
 /// A folder that goes away unless it is kept.
 struct Unfinished(Option<PathBuf>);
@@ -53,9 +56,7 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
             args.folder.display()
         )));
     }
-    let database = context
-        .open(&args.target)?
-        .on_behalf_of(args.asker.asker.as_ref());
+    let database = open_with_runs(context, &args.target)?.on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
     let named = Named::parse(&args.vertex, &database, &schema)?;
     let options = LineageOptions {
@@ -90,15 +91,44 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
     let mut partial = args.folder.clone().into_os_string();
     partial.push(".unfinished");
     let partial = PathBuf::from(partial);
-    fs::create_dir_all(&partial).with_context(|| format!("making {}", partial.display()))?;
+    if let Some(parent) = partial.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+    }
+    // A folder that is there already may be another user's, or lead elsewhere.
+    let made = Crate::make(&partial).with_context(|| {
+        format!(
+            "making {}; if an export that was cut off has left it, remove it",
+            partial.display()
+        )
+    })?;
     let mut unfinished = Unfinished(Some(partial.clone()));
     let (mut copied, mut size, mut left) = (0_u64, 0, 0_u64);
     if args.files {
+        let rules = Rules::new(args.files_from_anywhere, args.files_without_size);
+        let leave = |path: &str, why: &str| {
+            let path = display(path.as_bytes());
+            context.warn(&format!(
+                "{path}: {why}; the crate names it by its place alone"
+            ));
+        };
+        let mut wanted = Vec::new();
         for (id, path) in facts.files() {
+            match rules.open(path, facts.size(id)) {
+                Ok(source) => wanted.push((id, path, source.size)),
+                Err(why) => {
+                    left += 1;
+                    leave(path, &why);
+                }
+            }
+        }
+        context.note(&list(&wanted));
+        for (id, path, _) in wanted {
             if context.interrupt.cancelled() {
                 return Ok(note_if_stopped(context));
             }
-            match copy(path, facts.size(id), &partial)? {
+            let opened = rules.open(path, facts.size(id));
+            let done = opened.and_then(|source| Ok((made.copy(path, &source)?, source.size)));
+            match done {
                 Ok((place, length)) => {
                     settings.inside.insert(id, place);
                     copied += 1;
@@ -106,17 +136,16 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
                 }
                 Err(why) => {
                     left += 1;
-                    context.warn(&format!(
-                        "{path}: {why}; the crate names it by its place alone"
-                    ));
+                    leave(path, &why);
                 }
             }
         }
     }
     let told = describe(&facts, &settings);
     let text = serde_json::to_string_pretty(&told)? + "\n";
-    let file = partial.join(METADATA);
-    fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    made.file(METADATA)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("writing {}", partial.join(METADATA).display()))?;
     fs::rename(&partial, &args.folder).with_context(|| {
         format!(
             "renaming {} to {}",
@@ -157,29 +186,14 @@ fn lacking(facts: &Facts<'_>, wanted: Profile) -> String {
     )
 }
 
-/// Copies a file into the crate, if it is still what the lineage is about: where it lies there, and its size.
-fn copy(
-    path: &str,
-    known: Option<i64>,
-    folder: &Path,
-) -> anyhow::Result<Result<(String, u64), String>> {
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => metadata,
-        Ok(_) => return Ok(Err("it is no regular file".to_owned())),
-        Err(e) => return Ok(Err(e.to_string())),
-    };
-    if let Some(known) = known.filter(|known| u64::try_from(*known) != Ok(metadata.len())) {
-        return Ok(Err(format!(
-            "it has {} bytes now, and had {known} when it was seen",
-            metadata.len()
-        )));
-    }
-    let place = format!("{FILES}{path}");
-    let target = folder.join(&place);
-    if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-    }
-    let length = fs::copy(path, &target)
-        .with_context(|| format!("copying {path} to {}", target.display()))?;
-    Ok(Ok((place, length)))
+/// What goes into the crate, for whoever publishes it: a sentence, and a line for each file.
+fn list(wanted: &[(VertexId, &str, u64)]) -> String {
+    let sum = wanted.iter().map(|(_, _, size)| size).sum();
+    let count = counted(wanted.len() as u64, "file goes", "files go");
+    let lines = wanted.iter().map(|(_, path, size)| {
+        let path = display(path.as_bytes());
+        format!("\n  {path} ({})", bytes(*size))
+    });
+    let lines: String = lines.collect();
+    format!("{count} into the crate ({}):{lines}", bytes(sum))
 }

@@ -4,14 +4,19 @@ use crate::args::{GrantArgs, RevokeArgs, Target};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
+use esker::rpc::http::Sent;
 use esker::rpc::{Address, Grants, proto};
 use esker_access::authorized::Terms;
+use esker_access::token::Opens;
 use esker_access::{HostKey, PublicKey, Role, fingerprint, grants, host_key, rights};
 use esker_model::Error;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// How long a token holds if nothing is said.
 const TOKEN_SECONDS: u64 = 8 * 3_600;
+/// Bytes of a key or a token from standard input.
+const SHOWN_BYTES_MAX: u64 = 64 << 10;
 
 /// Where rights are kept.
 enum Place {
@@ -24,12 +29,13 @@ fn place(target: &Target) -> anyhow::Result<Place> {
         return Ok(Place::Server(Address::parse(&target.target)?));
     }
     let folder = PathBuf::from(&target.target);
-    let is_database = ["FORMAT", "CLUSTER"]
+    // A tier of the site cache has its host key beside its rights.
+    let is_database = ["FORMAT", "CLUSTER", host_key::NAME]
         .iter()
         .any(|f| folder.join(f).is_file());
     if !is_database {
         return Err(Error::Target(format!(
-            "`{}` is no database, nor the storage of a cluster",
+            "`{}` is no database, nor the storage of a cluster, nor the folder of rights of a tier",
             folder.display()
         ))
         .into());
@@ -73,6 +79,7 @@ pub(crate) fn grant(args: &GrantArgs, context: &mut Context) -> anyhow::Result<O
         role: Some(role),
         expires,
         from: args.from.clone(),
+        user: args.user.clone(),
     };
     let whose = if args.all {
         grants::grant_all(&key, &terms)?;
@@ -86,6 +93,7 @@ pub(crate) fn grant(args: &GrantArgs, context: &mut Context) -> anyhow::Result<O
                     role: role.name().into(),
                     expires,
                     from: args.from.clone(),
+                    user: args.user.as_ref().map(ToString::to_string),
                 };
                 Grants::of(&address).grant(&request)?;
             }
@@ -93,7 +101,14 @@ pub(crate) fn grant(args: &GrantArgs, context: &mut Context) -> anyhow::Result<O
         args.target.target.clone()
     };
     let print = fingerprint(key.key_data());
-    context.note(&format!("key {print} {} may {role} {whose}", key.comment()));
+    let bound = match &args.user {
+        Some(user) => format!(" as user {user}"),
+        None => String::new(),
+    };
+    context.note(&format!(
+        "key {print} {} may {role} {whose}{bound}",
+        key.comment()
+    ));
     Ok(Outcome::Done)
 }
 
@@ -103,28 +118,114 @@ fn token(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
         return Err(usage("a token holds for a second at least"));
     }
     let role = Role::from(args.role);
-    let user = std::env::var("USER").unwrap_or_default();
+    let comment = std::env::var("USER").unwrap_or_default();
+    let user = args.user.as_ref().map(ToString::to_string);
+    let opens = Opens::new(role, user.as_deref()).map_err(usage)?;
     let token = match place(&args.target)? {
-        Place::Folder(folder) => grants::make_token(&folder, role, seconds, &user)?,
-        Place::Server(address) => Grants::of(&address).token(role.name(), seconds, &user)?,
+        Place::Folder(folder) => grants::make_token(&folder, &opens, seconds, &comment)?,
+        Place::Server(address) => Grants::of(&address).token(&proto::TokenRequest {
+            role: role.name().into(),
+            seconds,
+            comment,
+            user,
+        })?,
     };
     writeln!(context.out, "{token}")?;
     Ok(Outcome::Done)
 }
 
+/// A key or a token from standard input.
+fn shown() -> anyhow::Result<String> {
+    let mut text = String::new();
+    let read = std::io::stdin()
+        .lock()
+        .take(SHOWN_BYTES_MAX)
+        .read_to_string(&mut text);
+    read.map_err(|e| Error::io("reading a key or a token from standard input", e))?;
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(usage("standard input has no key and no token"));
+    }
+    Ok(text.to_owned())
+}
+
 pub(crate) fn revoke(args: &RevokeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     // A file's key; else what is there is what is meant.
-    let key = match key_of(&args.key) {
-        Ok(key) => key.to_openssh()?,
-        Err(e) if Path::new(&args.key).exists() => return Err(e),
-        Err(_) => args.key.clone(),
+    let key = if args.key == "-" {
+        shown()?
+    } else {
+        match key_of(&args.key) {
+            Ok(key) => key.to_openssh()?,
+            Err(e) if Path::new(&args.key).exists() => return Err(e),
+            Err(_) => args.key.clone(),
+        }
     };
     let revoked = match place(&args.target)? {
+        Place::Folder(folder) if key.starts_with(SESSION) => end_session(&folder, &key)?,
         Place::Folder(folder) => grants::revoke(&folder, &key)?,
         Place::Server(address) => Grants::of(&address).revoke(&key)?,
     };
     context.note(&format!("revoked {revoked}"));
     Ok(Outcome::Done)
+}
+
+/// The beginning of a session's name.
+const SESSION: &str = "session:";
+/// Bytes of an answer about sessions.
+const ANSWER_MAX: usize = 1 << 20;
+
+/// Asks the server that has a folder about its sessions; none if there is no server.
+fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Option<serde_json::Value>> {
+    let Some(server) = esker::http_place_of(folder) else {
+        return Ok(None);
+    };
+    let mut answer = server.ask(method, path, &[], Sent::Nothing, &|| false, None)?;
+    let failed = |e| Error::io(format!("asking the server of `{}`", folder.display()), e);
+    let text = answer.text(ANSWER_MAX).map_err(failed)?;
+    let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| {
+        Error::Target(format!(
+            "the server of `{}` answers in no JSON: {e}",
+            folder.display()
+        ))
+    })?;
+    match json["error"].as_str() {
+        None => Ok(Some(json)),
+        Some(why) => Err(Error::Target(why.to_owned()).into()),
+    }
+}
+
+fn end_session(folder: &Path, id: &str) -> anyhow::Result<String> {
+    let path = format!("/api/v1/sessions/{id}");
+    let ended = ask(folder, "DELETE", &path)?;
+    let ended = ended.ok_or_else(|| {
+        Error::Target(format!(
+            "no server has `{}` open, and sessions end with their server",
+            folder.display()
+        ))
+    })?;
+    Ok(format!(
+        "{id} of {}",
+        ended["who"].as_str().unwrap_or_default()
+    ))
+}
+
+/// The sessions of the server that has a folder, if one has.
+fn sessions(folder: &Path) -> anyhow::Result<Vec<proto::grants_reply::Line>> {
+    let told = ask(folder, "GET", "/api/v1/sessions")?.unwrap_or_default();
+    let all = told["sessions"].as_array().cloned().unwrap_or_default();
+    let line = |session: &serde_json::Value| {
+        let text = |name: &str| session[name].as_str().unwrap_or_default().to_owned();
+        proto::grants_reply::Line {
+            fingerprint: text("id"),
+            comment: text("who"),
+            role: text("role"),
+            expires: text("until"),
+            from: text("bound"),
+            file: "console".into(),
+            user: text("user"),
+        }
+    };
+    Ok(all.iter().map(line).collect())
 }
 
 /// What a folder or a server says of everybody's rights.
@@ -134,18 +235,14 @@ fn told(target: &Target) -> anyhow::Result<proto::GrantsReply> {
         Place::Folder(folder) => folder,
     };
     let host = HostKey::read(&folder.join(host_key::NAME))?;
-    let (lines, mistakes) = grants::list(&folder)?;
-    let line = |l: grants::Listed| proto::grants_reply::Line {
-        fingerprint: l.fingerprint,
-        comment: l.comment,
-        role: l.role,
-        expires: l.expires,
-        from: l.from,
-        file: l.file,
-    };
+    let (lines, mut mistakes) = grants::list(&folder)?;
+    let sessions = sessions(&folder).unwrap_or_else(|e| {
+        mistakes.push(format!("the sessions of its server are not listed: {e}"));
+        Vec::new()
+    });
     Ok(proto::GrantsReply {
         host_key: host.map(|h| h.fingerprint()).unwrap_or_default(),
-        lines: lines.into_iter().map(line).collect(),
+        lines: lines.into_iter().map(Into::into).chain(sessions).collect(),
         mistakes,
     })
 }
@@ -155,7 +252,7 @@ fn list(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if !told.host_key.is_empty() {
         context.note(&format!("host key {}", told.host_key));
     }
-    let columns = ["key", "role", "until", "from", "comment", "file"];
+    let columns = ["key", "role", "as", "until", "from", "comment", "file"];
     let mut rows = Rows::new(
         &mut context.out,
         args.format.format,
@@ -171,6 +268,7 @@ fn list(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
         let cells = vec![
             Cell::from(line.fingerprint),
             role.into(),
+            line.user.into(),
             line.expires.into(),
             line.from.into(),
             line.comment.into(),

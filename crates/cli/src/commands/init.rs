@@ -9,7 +9,8 @@ use esker::{Database, StoreEngine};
 pub(crate) fn run(args: &InitArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let engine = StoreEngine::from(args.engine);
     let target = &args.target.target;
-    Database::init(target, &context.open_options().engine(engine))?.close()?;
+    let options = context.open_options().engine(engine).group(args.group);
+    Database::init(target, &options)?.close()?;
     let sentence = format!("created {target} ({})", engine.name());
     let cells = vec![target.as_str().into(), engine.name().into()];
     report(

@@ -1,6 +1,7 @@
 //! `esker lineage` and `esker impact`: how something came to be, and what came of it.
 
 use super::is_interrupted;
+use super::run::deliver::open_with_runs;
 use crate::args::{GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target, WalkArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -36,9 +37,8 @@ fn run(
         Some(vertex) => (args.target.clone(), vertex.clone()),
         None => below_a_mount(&args.target)?,
     };
-    let database = context
-        .open(&Target { target })?
-        .on_behalf_of(args.asker.asker.as_ref());
+    let database =
+        open_with_runs(context, &Target { target })?.on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
     let named = Named::parse(&vertex, &database, &schema)?;
     let options = LineageOptions {
@@ -227,11 +227,7 @@ fn print_lines(found: &Provenance, schema: &Schema, context: &mut Context) -> an
             })
         })
         .collect();
-    let mut end =
-        json!({"target": name(found.target), "complete": found.complete, "stopped": stopped});
-    if found.left_out > 0 {
-        end["left_out"] = found.left_out.into();
-    }
+    let end = json!({"target": name(found.target), "complete": found.complete, "stopped": stopped});
     writeln!(context.out, "{end}")?;
     Ok(())
 }

@@ -210,6 +210,7 @@ fn run_command(
         Command::Upgrade(args) => upgrade::run(&args, context),
         Command::Serve(args) => serve::run(&args, context),
         Command::Console(args) => console::run(&args, context),
+        Command::OpenAddress => console::open_address(context),
         Command::Mcp(args) => mcp::run(&args, context),
         Command::Cluster(args) => cluster::run(&args.command, context),
         Command::Site(args) => site::run(&args.command, context),

@@ -1,20 +1,34 @@
 //! `esker serve`: this process owns a database and answers on the network until it is told to stop.
 
 use crate::args::{LogFormat, ServeArgs};
+use crate::commands::console::Opener;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
+use anyhow::Context as _;
 use esker::rdf::Services;
 use esker::rpc::Address;
 use esker_model::Error;
+use esker_sandbox::Level;
 use esker_server::settings::Tls;
 use esker_server::{Server, Settings};
-use std::io::{self, IsTerminal as _};
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
 /// How often the signals are looked at.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Lets this process have as many files open as it may: each connection is one, beside those of the store.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where that is refused, it stays what it was.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
 
 pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if Address::is_address(&args.folder) {
@@ -30,21 +44,29 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     } else {
         "esker"
     };
+    raise_open_files();
+    let opener = args.open.then(Opener::start).transpose()?;
+    let sandbox = restrict(args, &settings, context)?;
     let database = context
         .open_options()
         .create(args.create)
+        .group(args.group)
         .open(&args.folder)?;
     let server = Server::start(database, settings)?;
     let address = server.address();
     let http = if scheme == "esker" { "http" } else { "https" };
     let sparql = format!("{http}://{address}/sparql");
     let host_key = server.host_key();
-    tracing::info!(%address, host_key, folder = args.folder, pid = std::process::id(), scheme, sparql, "serving");
+    tracing::info!(%address, host_key, folder = args.folder, pid = std::process::id(), scheme, sparql, sandbox, "serving");
     if let Some(file) = &args.port_file {
         announce(file, &address.to_string())?;
     }
-    if args.open {
-        super::console::show(&server.console_link()?, context);
+    let way = args
+        .open
+        .then(|| super::console::Way::to(&server, Path::new(&args.folder)))
+        .transpose()?;
+    if let (Some(way), Some(opener)) = (&way, opener) {
+        super::console::show(&way.url(), opener, context);
     }
     // An owner may ask it to from elsewhere (`esker cluster down esker://…`).
     while context.interrupt.stopped().is_none() && server.asked().is_none() {
@@ -53,7 +75,7 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     tracing::info!("stopping: what is under way is finished; a second signal ends it at once");
     let whole = server.stop()?;
     if let Some(file) = &args.port_file {
-        let _ = std::fs::remove_file(file);
+        let _ = fs::remove_file(file);
     }
     if whole {
         tracing::info!("stopped");
@@ -96,13 +118,72 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
+/// Gives up what a server does not need, before the database is opened and any thread works; says how far, for the log. A shell is not
+/// restricted: its later commands would be, too.
+fn restrict(
+    args: &ServeArgs,
+    settings: &Settings,
+    context: &Context,
+) -> anyhow::Result<&'static str> {
+    if args.no_sandbox || context.is_in_shell() {
+        return Ok("off");
+    }
+    let folder = Path::new(&args.folder);
+    if args.create {
+        // A rule is about a folder that exists. What is wrong with the folder is said when it is opened.
+        let options = context.open_options().group(args.group);
+        let _ = options.make_folder(folder);
+    }
+    for spool in &settings.spools {
+        let _ = esker::modes::create_private_all(spool);
+    }
+    if let Some(own) = esker_access::home() {
+        // Rights may be put there later (`esker grant --all`).
+        let _ = fs::DirBuilder::new().mode(0o700).create(own);
+    }
+    if args.open {
+        // It takes a connection, which the sandbox does not leave.
+        esker_access::peer::kernel_knows_users();
+    }
+    let mut sandbox = esker_server::sandbox::sandbox(folder, settings);
+    if let Some(file) = &args.port_file {
+        sandbox = sandbox.publish(esker_server::sandbox::parent_of(file));
+    }
+    let enforced = sandbox
+        .enter()
+        .context("restricting this process; `--no-sandbox` serves without")?;
+    Ok(match enforced.files {
+        Level::Full => "on",
+        Level::Partial => {
+            tracing::warn!(
+                "this kernel's Landlock is older than the sandbox's rules: some of them do not hold"
+            );
+            "partial"
+        }
+        Level::None => {
+            tracing::warn!(
+                "this kernel has no Landlock: system calls are restricted, files and connections are not"
+            );
+            "calls"
+        }
+    })
+}
+
 /// Whoever waits for the file finds it whole.
 pub(super) fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
     let failed = |e| Error::io(format!("writing `{}`", file.display()), e);
-    let mut draft = file.as_os_str().to_owned();
-    draft.push(".new");
-    std::fs::write(&draft, format!("{address}\n")).map_err(failed)?;
-    std::fs::rename(&draft, file).map_err(failed)
+    let folder = file.parent().filter(|folder| *folder != Path::new(""));
+    // A file of its own, which follows no link and replaces nothing that is there; others may read it as far as the umask lets them.
+    let mut draft = tempfile::Builder::new()
+        .prefix(".port")
+        .make_in(folder.unwrap_or(Path::new(".")), |path| {
+            // For writing alone: the sandbox lets a server publish files there, not read others.
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create_new(true).mode(0o666).open(path)
+        })
+        .map_err(failed)?;
+    writeln!(draft, "{address}").map_err(failed)?;
+    draft.persist(file).map(drop).map_err(|e| failed(e.error))
 }
 
 /// Lets the program log, on stderr.
@@ -123,4 +204,28 @@ pub(super) fn log_to_stderr(level: LevelFilter, format: LogFormat, context: &Con
             .try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn an_address_is_announced_through_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, other) = (dir.path().join("port"), dir.path().join("other"));
+        fs::write(&other, "kept").unwrap();
+        for link in ["port", "port.new"] {
+            std::os::unix::fs::symlink(&other, dir.path().join(link)).unwrap();
+        }
+        announce(&file, "127.0.0.1:7400").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "127.0.0.1:7400\n");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+        assert!(!file.is_symlink());
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o600, 0o600);
+        assert_ne!(mode & 0o044, 0, "others may read it");
+        assert!(announce(&dir.path().join("none/port"), "x").is_err());
+    }
 }

@@ -163,7 +163,7 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     // A server that is not known is not spoken to.
     let said = lab.refuses(&["get", at, "user:1"], "is not known");
     assert!(said.contains("--trust-new-host"), "{said}");
-    assert!(!dir.path().join(".esker").exists());
+    assert!(!dir.path().join(".esker/known_hosts").exists());
     lab.refuses(
         &["get", at, "user:1", "--trust-new-host"],
         "there is no key to show",
@@ -336,6 +336,55 @@ fn rights_end_by_the_clock_and_hold_in_some_places_only() {
     lab.refuses(&["stats", &at], "it was revoked");
 }
 
+/// Whatever its client says.
+#[test]
+fn a_key_that_is_bound_to_a_user_reads_as_that_user() {
+    let Some(host) = outside() else { return };
+    if !has("ssh-keygen") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    lab.does(&["mkdir", "lab.esker", "/open", "/closed"]);
+    lab.does(&["touch", "lab.esker", "/open/a", "/closed/secret"]);
+    lab.does(&["chmod", "lab.esker", "700", "/closed"]);
+    let at = format!("{}?trust-new-host", lab.target());
+    let key = lab.key("id_ed25519", &["-t", "ed25519"], "");
+    lab.refuses(
+        &[
+            "grant",
+            "lab.esker",
+            "--key",
+            &public(&key),
+            "--as",
+            "1002",
+            "--role",
+            "write",
+        ],
+        "goes with esker-role=\"read\"",
+    );
+    lab.does(&[
+        "grant",
+        "lab.esker",
+        "--key",
+        &public(&key),
+        "--as",
+        "1002:100",
+    ]);
+    std::thread::sleep(SEEN);
+    assert!(lab.does(&["ls", &at, "/"]).contains("open"));
+    assert!(lab.does(&["ls", &at, "/open"]).contains('a'));
+    lab.refuses(&["ls", &at, "/closed"], "permission denied");
+    lab.does(&["ls", &at, "/open", "--as", "1002:100"]);
+    lab.refuses(&["ls", &at, "/open", "--as", "0"], "bound to user 1002");
+    lab.refuses(&["stats", &at], "is not answered on behalf of one user");
+    lab.refuses(&["mkdir", &at, "/mine"], "needs `write`");
+    assert!(lab.does(&["find", &at, "/"]).contains("/open/a"));
+    assert!(!lab.does(&["find", &at, "/"]).contains("secret"));
+    let list = lab.does(&["grant", "lab.esker", "--list"]);
+    assert!(list.contains("1002:100"), "{list}");
+}
+
 #[test]
 fn a_server_with_another_key_is_not_spoken_to() {
     let Some(host) = outside() else { return };
@@ -490,7 +539,12 @@ fn another_user_of_this_machine_needs_a_key() {
         fs::Permissions::from_mode(0o755),
     )
     .unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (path, mode) in [
+        (dir.path().to_owned(), 0o755),
+        (dir.path().join("lab.esker"), 0o711),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
     let socket = dir.path().join("lab.esker/owner/http.sock");
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     let ask = |user: &str| {

@@ -1,6 +1,6 @@
 //! `esker bench cluster failover`, `add` and `soak`, as small as they can be: no call fails, nothing is lost. Times are not looked at.
 
-use crate::moving::etcd;
+use crate::etcd_program::program;
 use serde_json::Value as Json;
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ fn bench(args: &str) -> Json {
     let output = Command::new(env!("CARGO_BIN_EXE_esker"))
         .current_dir(folder.path())
         .env("HOME", folder.path())
-        .env("ESKER_ETCD", etcd())
+        .env("ESKER_ETCD", program())
         .stdin(Stdio::null())
         .args(["--quiet", "bench", "cluster"])
         .args(args.split(' '))

@@ -9,7 +9,7 @@
 //! [exit 1]                           its exit code, if not 0
 //! ```
 //!
-//! `UPDATE_EXPECT=1 cargo test -p esker-cli` writes what came out into the files.
+//! `UPDATE_EXPECT=1 cargo test -p esker` writes what came out into the files.
 
 use crate::normalise::normalise;
 use std::fmt::Write as _;

@@ -1,10 +1,14 @@
 //! The command as its users see it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![expect(clippy::print_stderr, reason = "a case that was skipped must be seen")]
+#![expect(
+    clippy::print_stderr,
+    reason = "what was skipped, and figures of what was played, are for people"
+)]
 
 mod access;
 mod bench_cluster;
+mod bench_hostile;
 mod bench_moving;
 mod bench_names;
 mod bench_objects;
@@ -15,9 +19,14 @@ mod cluster_objects;
 mod cluster_same;
 mod console;
 mod doctor;
+mod doctor_open;
+#[path = "../../../etcd/tests/it/program.rs"]
+mod etcd_program;
 mod failover;
 mod faults;
 mod graphar;
+mod harvest;
+mod kill;
 mod mount;
 mod moving;
 mod names;
@@ -33,11 +42,15 @@ mod rdf;
 mod rdf_workers;
 mod resize;
 mod resize_window;
+mod ro_crate;
 mod runs;
 mod runs_diff;
+mod runs_shared;
 mod runs_spool;
 mod runs_trace;
+mod sandbox;
 mod serve;
+mod sessions;
 mod site;
 mod slurm;
 mod slurm_jobs;

@@ -1,5 +1,6 @@
 //! Clusters whose stores move between processes, on a real etcd: killed, paused, cut off, added, drained, while clients go on.
 
+use crate::etcd_program::program;
 use crate::failover::{batch, identity};
 use crate::serve::{esker, run, text};
 use esker::{Database, OpenOptions};
@@ -11,23 +12,11 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// etcd as Debian has it, unpacked.
-pub(crate) fn etcd() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR")
-        .map_or_else(|| root.join("target/ftp-servers"), PathBuf::from);
-    let etcd = folder.join("etcd-server/usr/bin/etcd");
-    if !etcd.exists() {
-        let fetch = root.join("crates/origin/tests/fetch-ftp-servers.sh");
-        assert!(Command::new(fetch).status().unwrap().success());
-    }
-    etcd
-}
 
 pub(crate) fn signal(pid: u32, name: &str) {
     let done = Command::new("kill")
@@ -41,6 +30,7 @@ pub(crate) struct Moving {
     pub(crate) up: Child,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) members: Vec<String>,
+    pub(crate) stores: u32,
 }
 
 impl Moving {
@@ -65,13 +55,14 @@ impl Moving {
             up,
             folder,
             members,
+            stores,
         }
     }
 
     pub(crate) fn start(folder: &Path) -> (Child, Vec<String>) {
         let mut up = esker(folder)
             .args(["cluster", "up", "lab.toml"])
-            .env("ESKER_ETCD", etcd())
+            .env("ESKER_ETCD", program())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -97,6 +88,15 @@ impl Moving {
         let mut all = vec!["cluster"];
         all.extend(words);
         run(self.path(), &all)
+    }
+
+    /// Lines that name its etcd at an address, with the certificates by which it is reached.
+    fn endpoints(&self, url: &str) -> String {
+        let own = self.path().join("lab.cluster/etcd");
+        let own = own.display();
+        format!(
+            "endpoints = [\"{url}\"]\nca = \"{own}/ca.pem\"\ncertificate = \"{own}/client.pem\"\nkey = \"{own}/client.key\"\n"
+        )
     }
 
     pub(crate) fn etcd(&self) -> u32 {
@@ -141,7 +141,7 @@ impl Moving {
 
     /// How many stores each member has, once each store has one and all serve.
     pub(crate) fn settled(&self, members: usize) -> Vec<u64> {
-        let until = Instant::now() + Duration::from_mins(1);
+        let until = Instant::now() + Duration::from_mins(2);
         loop {
             let all = self.rows(&["--members"]);
             let counts: Vec<u64> = all.iter().map(|m| m["stores"].as_u64().unwrap()).collect();
@@ -152,8 +152,11 @@ impl Moving {
             let even = most
                 .zip(least)
                 .is_some_and(|(most, least)| most - least <= 1);
+            // A store that moves is nobody's for a moment.
+            let all_served = counts.iter().sum::<u64>() == u64::from(self.stores);
             if has.len() == members
                 && even
+                && all_served
                 && self.command(&["status", "lab.toml"]).status.success()
             {
                 return counts;
@@ -411,7 +414,7 @@ fn who_does_not_belong_is_refused() {
     let storage = cluster.path().join("lab.cluster");
     let storage = storage.display();
     let other = tempfile::tempdir().unwrap();
-    let endpoints = format!("[etcd]\nendpoints = [\"{url}\"]\n");
+    let endpoints = format!("[etcd]\n{}", cluster.endpoints(url));
     let port = TcpListener::bind("127.0.0.9:0")
         .unwrap()
         .local_addr()
@@ -493,7 +496,10 @@ fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
     let file = std::fs::read_to_string(cluster.path().join("lab.toml")).unwrap();
     let cut = file.replace(
         "[etcd]",
-        &format!("name = \"lab\"\nstorage = \"lab.cluster\"\n[etcd]\nendpoints = [\"http://127.0.0.1:{port}\"]"),
+        &format!(
+            "name = \"lab\"\nstorage = \"lab.cluster\"\n[etcd]\n{}",
+            cluster.endpoints(&format!("https://127.0.0.1:{port}"))
+        ),
     );
     std::fs::write(cluster.path().join("cut.toml"), cut).unwrap();
     let third = format!("127.0.0.8:{port}");
@@ -517,4 +523,95 @@ fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
     signal(server.id(), "TERM");
     assert!(server.wait().unwrap().success());
     assert_eq!(cluster.settled(2), [3, 3]);
+}
+
+/// Another user of the machine neither reads nor changes what etcd holds: it could take stores away, or serve them twice.
+#[test]
+fn another_user_of_this_machine_gets_nothing_of_etcd() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let cluster = Moving::up(1, 2, "");
+    // The folder can be found by others.
+    for place in [cluster.path(), &cluster.path().join("lab.cluster")] {
+        std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let own = cluster.path().join("lab.cluster/etcd");
+    let url = std::fs::read_to_string(own.join("url")).unwrap();
+    let authority = url.trim().rsplit_once('/').unwrap().1.to_owned();
+    let ask = |user: &str, scheme: &str, path: &str, body: &str, more: &[&str]| {
+        Command::new("setpriv")
+            .args([
+                "--reuid",
+                user,
+                "--regid",
+                user,
+                "--clear-groups",
+                "curl",
+                "-s",
+                "-k",
+                "--max-time",
+                "60",
+            ])
+            .args(more)
+            .args(["-d", body, &format!("{scheme}://{authority}/v3/{path}")])
+            .current_dir("/")
+            .output()
+            .unwrap()
+    };
+    // Every key: from the least one (in base 64) on.
+    let (range, put) = (
+        ("kv/range", "{\"key\":\"AA==\",\"range_end\":\"AA==\"}"),
+        ("kv/put", "{\"key\":\"L2Vza2Vy\",\"value\":\"eA==\"}"),
+    );
+    for (path, body) in [
+        range,
+        put,
+        ("kv/deleterange", range.1),
+        ("maintenance/status", "{}"),
+    ] {
+        for scheme in ["http", "https"] {
+            let heard = ask("54321", scheme, path, body, &[]);
+            let said = text(&heard.stdout);
+            assert!(
+                !heard.status.success() || said.contains("HTTP request to an HTTPS"),
+                "{scheme} {path}: {said}"
+            );
+            assert!(!said.contains("revision"), "{scheme} {path}: {said}");
+        }
+    }
+    // Nor are the certificates theirs, or anything in the folder.
+    for entry in std::fs::read_dir(&own).unwrap() {
+        let path = entry.unwrap().path();
+        let read = Command::new("setpriv")
+            .args([
+                "--reuid",
+                "54321",
+                "--regid",
+                "54321",
+                "--clear-groups",
+                "cat",
+            ])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(
+            !read.status.success() && read.stdout.is_empty(),
+            "{}",
+            path.display()
+        );
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+    }
+    // The owner's processes have all of it.
+    let at = |name: &str| own.join(name).display().to_string();
+    let (ca, client, key) = (at("ca.pem"), at("client.pem"), at("client.key"));
+    let with = ["--cacert", &ca, "--cert", &client, "--key", &key];
+    let heard = ask("0", "https", range.0, range.1, &with);
+    assert!(
+        text(&heard.stdout).contains("revision"),
+        "{}",
+        text(&heard.stderr)
+    );
+    cluster.settled(1);
 }

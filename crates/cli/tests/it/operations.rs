@@ -101,6 +101,7 @@ fn a_backup_is_of_one_moment() {
     let restored = run(other.path(), &["restore", from, "lab.cluster"]);
     assert!(restored.status.success(), "{}", text(&restored.stderr));
     let file = std::fs::read_to_string(cluster.path().join("lab.toml")).unwrap();
+    let stores = cluster.stores;
     drop(cluster);
     std::fs::write(other.path().join("lab.toml"), file).unwrap();
     let (up, members) = Moving::start(other.path());
@@ -108,6 +109,7 @@ fn a_backup_is_of_one_moment() {
         up,
         folder: other,
         members,
+        stores,
     };
     cluster.settled(2);
     let database = Moving::open(&cluster.members[1]);
@@ -268,7 +270,7 @@ fn a_cluster_is_up_for_a_program() {
     let words = ["cluster", "up", "lab.toml", "--", "sh", "-c", &program];
     let output = crate::serve::esker(folder.path())
         .args(words)
-        .env("ESKER_ETCD", crate::moving::etcd())
+        .env("ESKER_ETCD", crate::etcd_program::program())
         .output()
         .unwrap();
     let said = text(&output.stdout);

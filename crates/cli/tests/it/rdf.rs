@@ -128,7 +128,7 @@ fn insert_until_it_ends(address: &str) -> u32 {
     for n in 0.. {
         let body = format!("INSERT DATA {{ <http://e/{n}> <http://e/p> {n} }}");
         let request = format!(
-            "POST /sparql HTTP/1.1\r\nhost: x\r\ncontent-type: application/sparql-update\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /sparql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/sparql-update\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         let answered = stream

@@ -2,6 +2,7 @@
 
 use crate::serve::{esker, run, text};
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -131,9 +132,21 @@ fn workers_answer_as_one_process_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     std::fs::write(path.join("u.ttl"), university()).unwrap();
-    std::fs::write(path.join("secret"), "of the workers\n").unwrap();
+    std::fs::write(path.join("secret"), "a secret of the workers'\n").unwrap();
     done(path, &["rdf", "load", "all.esker", "u.ttl"]);
     let secret = ["--secret-file", "secret"];
+    // A secret that others can read is none.
+    let mode = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path.join("secret"), mode).unwrap();
+    };
+    mode(0o644);
+    let said = refused(
+        path,
+        &[&["sparql", "workers://127.0.0.1:1", "ASK {}"], &secret[..]].concat(),
+    );
+    assert!(said.contains("chmod 600"), "{said}");
+    mode(0o600);
     let mut workers: Vec<Worker> = (1..=3)
         .map(|part| {
             let (folder, of) = (format!("p{part}.esker"), format!("{part}/3"));
@@ -178,6 +191,70 @@ fn workers_answer_as_one_process_does() {
     workers[1].child.wait().unwrap();
     let said = refused(path, &[&["sparql", &all, "ASK {}"], &secret[..]].concat());
     assert!(said.contains("nobody listens there"), "{said}");
+}
+
+/// Without a secret a worker answers its own user; nobody else sees the data that `urn:esker:rights` would hide.
+#[test]
+fn another_user_of_this_machine_is_not_answered() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::write(path.join("u.ttl"), university()).unwrap();
+    let workers: Vec<Worker> = (1..=2)
+        .map(|part| {
+            let (folder, of) = (format!("p{part}.esker"), format!("{part}/2"));
+            done(path, &["rdf", "load", &folder, "u.ttl", "--part", &of]);
+            Worker::start(path, part, &[])
+        })
+        .collect();
+    let all = target(&workers);
+    let query = "SELECT * { ?s ?p ?o } LIMIT 3";
+    let args = ["sparql", &all, query, "--format", "tsv"];
+    assert_eq!(done(path, &args).lines().count(), 4);
+    // The program may lie in a folder of root's.
+    let as_other = |program: &str, args: &[&str]| {
+        std::process::Command::new("setpriv")
+            .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
+            .args([
+                "--inh-caps",
+                "+dac_read_search",
+                "--ambient-caps",
+                "+dac_read_search",
+            ])
+            .arg(program)
+            .args(args)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let output = as_other(env!("CARGO_BIN_EXE_esker"), &args);
+    let said = text(&output.stderr);
+    assert!(!output.status.success(), "{}", text(&output.stdout));
+    assert!(said.contains("--secret-file"), "{said}");
+    // A client that does not ask whose the worker is.
+    let port = all.rsplit(':').next().unwrap();
+    let url = format!("http://127.0.0.1:{port}/worker.WorkerService/GetWorkerInfo");
+    let get = [
+        "-s",
+        "-i",
+        "--http2-prior-knowledge",
+        "-X",
+        "POST",
+        "-H",
+        "content-type: application/grpc",
+    ];
+    let asked = [
+        &get[..],
+        &["-H", "te: trailers", "--data-binary", "x", &url],
+    ]
+    .concat();
+    let heard = text(&as_other("curl", &asked).stdout);
+    assert!(heard.is_empty(), "{heard}");
+    let heard = std::process::Command::new("curl").args(&asked).output();
+    assert!(text(&heard.unwrap().stdout).contains("grpc-status"));
 }
 
 #[test]

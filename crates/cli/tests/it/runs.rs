@@ -246,7 +246,7 @@ fn a_database_that_is_away_gets_its_runs_later() {
         .spawn()
         .unwrap();
     until("it is not delivered", || {
-        let out = lab.said(&["spool", "deliver", "--format", "json"]);
+        let out = lab.said(&["spool", "deliver", "--target", &target, "--format", "json"]);
         serde_json::from_slice::<Json>(&out.stdout).is_ok_and(|d| d[0]["delivered"] == 1)
     });
     let out = lab.said(&["log", &target, "--format", "json"]);

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A server that looks into a folder; it is killed in the end.
-struct Server {
-    child: Child,
+pub(crate) struct Server {
+    pub(crate) child: Child,
     address: String,
 }
 
 impl Server {
-    fn start(lab: &Lab, spool: &Path) -> Self {
+    pub(crate) fn start(lab: &Lab, spool: &Path) -> Self {
         let port = lab.at("port");
         let _ = fs::remove_file(&port);
         let child = lab
@@ -38,16 +38,16 @@ impl Server {
         Self { child, address }
     }
 
-    fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         format!("esker://{}", self.address)
     }
 
     /// One of its counters.
-    fn counts(&self, name: &str) -> u64 {
+    pub(crate) fn counts(&self, name: &str) -> u64 {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
         let mut all = String::new();
@@ -66,7 +66,7 @@ impl Drop for Server {
     }
 }
 
-fn done(spool: &Path) -> Vec<PathBuf> {
+pub(crate) fn done(spool: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(spool).unwrap().map(|e| e.unwrap().path());
     entries
         .filter(|p| p.extension().is_some_and(|e| e == "done"))
@@ -164,6 +164,53 @@ fn a_run_that_names_no_database_waits_for_who_does() {
     assert_eq!(lab.log(&[])[0]["state"], "done", "`esker log` brings it");
 }
 
+/// `esker run` returns before its run is delivered: a command that reads what runs have made delivers first.
+#[test]
+fn a_command_that_asks_for_provenance_delivers_first() {
+    let lab = Lab::new();
+    let leave = |name: &str, words: &[&str]| {
+        let out = lab.at(name);
+        let out = out.to_str().unwrap();
+        let (command, with) = (["run", "--leave", "--name", "made"], ["--out", out]);
+        let program = ["--", "touch", out];
+        lab.said(&[&command[..], words, &with, &program].concat());
+        format!("file:{out}")
+    };
+    lab.said(&["init", "lab.esker"]);
+    let unnamed = lab
+        .esker(&["run", "--leave", "--", "true"])
+        .env_remove("ESKER_TARGET")
+        .output()
+        .unwrap();
+    assert!(unnamed.status.success(), "{unnamed:?}");
+    for (name, words) in [
+        ("a", &["lineage", "lab.esker", "FILE"][..]),
+        ("b", &["impact", "lab.esker", "FILE"]),
+        ("c", &["export", "prov", "lab.esker", "-", "FILE"]),
+        ("d", &["export", "ro-crate", "lab.esker", "FILE", "-"]),
+    ] {
+        let file = leave(name, &[]);
+        let words: Vec<&str> = words
+            .iter()
+            .map(|w| if *w == "FILE" { file.as_str() } else { w })
+            .collect();
+        let out = lab.said(&words);
+        let answer = String::from_utf8_lossy(&out.stdout);
+        assert!(
+            answer.contains("touch") || name == "b",
+            "{words:?}: {answer}"
+        );
+        assert!(out.status.success(), "{out:?}");
+    }
+    leave("e", &["--param", "k=1"]);
+    leave("e", &["--param", "k=2"]);
+    let out = lab.said(&["diff", "lab.esker", "last~1", "last"]);
+    let answer = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && answer.contains('k'), "{out:?}");
+    let left = done(&lab.at("spool"));
+    assert_eq!(left.len(), 1, "only what names no database stays: {left:?}");
+}
+
 /// A file system of 64 KiB, until it is dropped.
 struct Small(PathBuf);
 
@@ -177,7 +224,7 @@ impl Small {
             .output()
             .unwrap();
         if !out.status.success() {
-            eprintln!("left out, for want of a file system that is full: {out:?}");
+            eprintln!("skipped: no small file system can be mounted: {out:?}");
             return None;
         }
         Some(Self(at.to_owned()))

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// Any origin but folders of this machine.
+const ALL: &str = "[origins]\nallow = [\"*\"]\n";
+
 /// `esker site serve`, stopped with this.
 struct Tier {
     process: Child,
@@ -96,7 +99,11 @@ fn the_files_of_another_esker() {
         folder,
         &[&["touch", target.as_str()], &touch[..]].concat(),
     ));
-    let tier = Tier::start(folder, "[cache]\nttl = \"1h\"\nttl_most = \"1h\"\n", &[]);
+    let tier = Tier::start(
+        folder,
+        &format!("[cache]\nttl = \"1h\"\nttl_most = \"1h\"\n{ALL}"),
+        &[],
+    );
     let via = ["--via", tier.via.as_str()];
     let url = |path: &str| format!("{target}{path}");
     let far = |args: &[&str]| asked(folder, &[args, &via].concat());
@@ -135,7 +142,7 @@ fn the_files_of_another_esker() {
     );
     // A change is told, soon.
     good(&run(folder, &["rm", &target, "/data/a"]));
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_mins(2);
     while run(folder, &["stat", &url("/data/a"), via[0], via[1]])
         .status
         .success()
@@ -266,7 +273,7 @@ impl Sshd {
             .stdin(Stdio::null())
             .spawn()
             .expect("sshd is there: `make setup` installs it");
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_mins(2);
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < until, "sshd does not start");
             std::thread::sleep(Duration::from_millis(20));
@@ -297,7 +304,7 @@ fn the_files_of_an_sftp_server() {
     fs::write(tree.join("a b"), "four").unwrap();
     fs::write(tree.join("sub/deep/x.h5"), "five!").unwrap();
     let ssh = sshd.ssh();
-    let tier = Tier::start(folder, "", &[("ESKER_SSH", &ssh)]);
+    let tier = Tier::start(folder, ALL, &[("ESKER_SSH", &ssh)]);
     let via = ["--via", tier.via.as_str()];
     let url = |below: &str| format!("{}{}{below}", sshd.url, tree.display());
     let far = |args: &[&str]| asked(folder, &[args, &via].concat());
@@ -341,7 +348,7 @@ fn mistakes_are_told_with_what_helps() {
         (
             &["site", "warm", "sftp://h/", "--via", "nonsense"],
             2,
-            "`nonsense` is no tier's address; give http://HOST:PORT",
+            "`nonsense` is no tier's address; give http://127.0.0.1:PORT",
         ),
         (
             &["ls", "gopher://h/x"],
@@ -401,13 +408,165 @@ fn mistakes_are_told_with_what_helps() {
     let (told, code) = bad(&run(folder, &["ls", "ftp://other/x", "--via", &tier.via]));
     assert!(told.contains("it asks sftp://far.example"), "{told}");
     assert_eq!(code, 2);
+    drop(tier);
+    let tier = Tier::start(folder, "", &[]);
+    let (told, code) = bad(&run(folder, &["ls", "ftp://other/x", "--via", &tier.via]));
+    assert!(told.contains("it asks none yet"), "{told}");
+    assert!(told.contains("--allow ftp://other"), "{told}");
+    assert_eq!(code, 2);
+}
+
+/// The program as another user of this machine, whose home that is: it may lie in a folder of root's.
+fn as_other(home: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
+        .args([
+            "--inh-caps",
+            "+dac_read_search",
+            "--ambient-caps",
+            "+dac_read_search",
+        ])
+        .arg(env!("CARGO_BIN_EXE_esker"))
+        .current_dir("/")
+        .env("HOME", home)
+        .env_remove("SSH_AUTH_SOCK")
+        .env_remove("ESKER_VIA")
+        .stdin(Stdio::null());
+    command
+}
+
+fn own(path: &Path) {
+    std::os::unix::fs::chown(path, Some(54_321), Some(54_321)).unwrap();
+}
+
+/// A tier asks with its owner's credentials: another user of the machine is refused, and let in by a key that the owner gave rights
+/// to, on links that are open only for as long as it has them.
+#[test]
+fn another_user_of_this_machine_needs_a_key() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = dir.path();
+    own(home.path());
+    fs::create_dir(folder.join("tree")).unwrap();
+    fs::write(folder.join("tree/s3cret"), "x").unwrap();
+    let rights = folder.join("rights");
+    let config = format!(
+        "[origins]\nallow = [\"file://\"]\n[access]\nfolder = \"{}\"\n",
+        rights.display()
+    );
+    let tier = Tier::start(folder, &config, &[]);
+    let url = format!("file://{}/tree", folder.display());
+    assert_eq!(
+        names(&asked(folder, &["ls", &url, "--via", &tier.via])),
+        ["s3cret"]
+    );
+    let other = |via: &str| {
+        as_other(home.path())
+            .args(["ls", &url, "--via", via])
+            .output()
+            .unwrap()
+    };
+    let (told, _) = bad(&other(&tier.via));
+    assert!(told.contains("user 54321 does not own this tier"), "{told}");
+    // By key: the tier is not known yet, then the key has no rights, then it has.
+    let keyed = tier.via.replace("http://", "esker://");
+    let (told, _) = bad(&other(&keyed));
+    assert!(told.contains("is not known"), "{told}");
+    let trusted = format!("{keyed}?trust-new-host");
+    let (told, _) = bad(&other(&trusted));
+    assert!(told.contains("does not own this tier"), "{told}");
+    let ssh = home.path().join(".ssh");
+    fs::create_dir(&ssh).unwrap();
+    let key = ssh.join("id_ed25519");
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(&key)
+        .status();
+    assert!(made.unwrap().success());
+    let public = fs::read_to_string(ssh.join("id_ed25519.pub")).unwrap();
+    own(&ssh);
+    own(&key);
+    let (told, _) = bad(&other(&keyed));
+    assert!(!told.contains("s3cret"), "{told}");
+    good(&run(
+        folder,
+        &["grant", "rights", "--key", public.trim(), "--role", "read"],
+    ));
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        let output = other(&keyed);
+        if output.status.success() {
+            assert!(text(&output.stdout).contains("s3cret"));
+            break;
+        }
+        assert!(Instant::now() < until, "{}", text(&output.stderr));
+    }
+    // Who asks about the tier is known in the same way.
+    let status = as_other(home.path())
+        .args(["site", "status", "--via", &keyed])
+        .output()
+        .unwrap();
+    good(&status);
+    good(&run(folder, &["revoke", "rights", "--key", public.trim()]));
+    let until = Instant::now() + Duration::from_mins(1);
+    while other(&keyed).status.success() {
+        assert!(
+            Instant::now() < until,
+            "a key opens the tier that was revoked"
+        );
+    }
+}
+
+/// Another user's process at a tier's port is not believed.
+#[test]
+fn a_tier_of_another_user_is_not_believed() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = dir.path();
+    own(home.path());
+    let port = home.path().join("port");
+    let mut process = as_other(home.path())
+        .args([
+            "site",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--allow",
+            "file://",
+            "--log",
+            "error",
+        ])
+        .arg("--port-file")
+        .arg(&port)
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_mins(1);
+    while !port.exists() {
+        assert!(process.try_wait().unwrap().is_none(), "it ended at once");
+        assert!(Instant::now() < until, "it does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let via = format!("http://{}", fs::read_to_string(&port).unwrap().trim());
+    let hostile = Tier { process, via };
+    let (told, _) = bad(&run(folder, &["ls", "file:///", "--via", &hostile.via]));
+    assert!(told.contains("belongs to another user"), "{told}");
+    // Nor as a tier above.
+    let above = format!("parents = [\"{}\"]\n", hostile.via);
+    let tier = Tier::start(folder, &above, &[]);
+    let (told, _) = bad(&run(folder, &["ls", "file:///", "--via", &tier.via]));
+    assert!(told.contains("belongs to another user"), "{told}");
 }
 
 /// A server that neither answers nor hangs up: what is asked of it fails in time, what is known goes on, and nobody is stuck.
 #[test]
 fn a_server_that_hangs_holds_nobody_up() {
     if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
-        eprintln!("left out: needs root and /dev/fuse");
+        eprintln!("skipped: needs root and /dev/fuse");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -420,7 +579,8 @@ fn a_server_that_hangs_holds_nobody_up() {
     ] {
         good(&run(folder, args));
     }
-    let patience = "[origins]\npatience = \"2s\"\n[cache]\nttl = \"1h\"\nttl_most = \"1h\"\n";
+    let patience =
+        "[origins]\nallow = [\"*\"]\npatience = \"2s\"\n[cache]\nttl = \"1h\"\nttl_most = \"1h\"\n";
     let tier = Tier::start(folder, patience, &[]);
     let url = format!("{target}/data");
     let at = folder.join("mnt");
@@ -449,7 +609,7 @@ fn a_server_that_hangs_holds_nobody_up() {
         "it is known still"
     );
     served.signal("-CONT");
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_mins(2);
     while at.join("unknown/b").metadata().is_err() {
         assert!(Instant::now() < until, "it does not come back");
         std::thread::sleep(Duration::from_millis(100));

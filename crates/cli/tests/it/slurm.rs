@@ -186,7 +186,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         self.run("scancel", &["--full", "--state=RUNNING"]);
-        let until = Instant::now() + Duration::from_secs(15);
+        let until = Instant::now() + Duration::from_mins(2);
         while Instant::now() < until {
             let left = self.run("squeue", &["--noheader"]);
             if !left.status.success() || left.stdout.is_empty() {

@@ -270,7 +270,11 @@ impl Node {
 
     /// Whether the caller must not see one of these.
     async fn hides(self: &Arc<Self>, ids: &[VertexId], caller: Caller<'_>) -> Result<bool> {
-        Ok(self.hidden(ids, caller).await?.contains(&true))
+        self.check_serving()?;
+        self.clock.witness(caller.seen);
+        let mut sight = Sight::of(caller.asker);
+        self.learn(&mut sight, ids.iter().copied()).await?;
+        Ok(ids.iter().any(|id| !sight.sees(*id)))
     }
 
     /// As [`esker_model::GraphRead::degrees`].

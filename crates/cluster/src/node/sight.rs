@@ -1,4 +1,5 @@
 //! What somebody sees of the graph, and by which paths: as the engine's `sight`, where the rows that tell lie on several servers.
+//! The rule itself is [`esker_model::visibility`].
 //!
 //! The server that a client asks takes out of what the others say what its client must not see, in batches; a traversal asks at
 //! the home of each vertex, before it is visited. What was found out is remembered for one call.
@@ -7,8 +8,9 @@ use super::Node;
 use super::hashed::{Map, Set};
 use super::names::known::FILES;
 use esker_engine::{Fetched, MaybeFile, Shown};
-use esker_model::object::{Asker, MODE_DEFAULT, ObjectId};
-use esker_model::{Difference, Edge, EdgeKey, Result, Value, Version, Vertex, VertexId};
+use esker_model::object::{Asker, ObjectId};
+use esker_model::visibility::{Access, READ};
+use esker_model::{Difference, Edge, EdgeKey, Result, Version, Vertex, VertexId};
 use std::sync::Arc;
 
 /// Vertices that are looked up together.
@@ -42,7 +44,7 @@ pub(crate) struct Sight {
 impl Sight {
     pub(crate) fn of(asker: Option<&Asker>) -> Self {
         Self {
-            asker: asker.filter(|a| a.uid != 0).cloned(),
+            asker: Asker::limited(asker).cloned(),
             ..Self::default()
         }
     }
@@ -118,7 +120,14 @@ impl Node {
             let mut files = Vec::new();
             for (id, vertex) in piece.iter().zip(vertices) {
                 if ObjectId::of_vertex(*id).is_some() {
-                    let seen = vertex.as_ref().is_none_or(|v| may_read(&asker, v));
+                    let vertex = match vertex {
+                        // What was deleted says no more whose it was.
+                        Some(gone) if gone.deleted => self.before(&gone).await?,
+                        other => other,
+                    };
+                    let seen = vertex.as_ref().is_none_or(|v| {
+                        Access::of_attributes(&v.attributes).lets(Some(&asker), READ)
+                    });
                     sight.known.insert(*id, seen);
                     continue;
                 }
@@ -269,31 +278,14 @@ impl Node {
         Ok(paths)
     }
 
-    /// Of each of these vertices, whether the asker must not see it.
-    pub async fn hidden(
-        self: &Arc<Self>,
-        ids: &[VertexId],
-        caller: impl Into<Caller<'_>>,
-    ) -> Result<Vec<bool>> {
-        self.check_serving()?;
-        let caller = caller.into();
-        self.clock.witness(caller.seen);
-        let mut sight = Sight::of(caller.asker);
-        self.learn(&mut sight, ids.iter().copied()).await?;
-        Ok(ids.iter().map(|id| !sight.sees(*id)).collect())
+    /// A vertex as it was when it was deleted.
+    async fn before(self: &Arc<Self>, gone: &Vertex) -> Result<Option<Vertex>> {
+        let before = Version(gone.version.0.saturating_sub(1));
+        let found = self.stored_vertices(&[gone.id], before).await?;
+        Ok(found.into_iter().next().flatten())
     }
 
     fn moment_now(&self) -> Version {
         self.moment(Version::MAX, Version::ZERO)
     }
-}
-
-/// Whether an object's own mode lets someone read it.
-fn may_read(asker: &Asker, object: &Vertex) -> bool {
-    let number = |name| match object.attributes.get(name) {
-        Some(Value::I64(n)) => Some(*n),
-        _ => None,
-    };
-    let mode = number("mode").unwrap_or(MODE_DEFAULT);
-    asker.may_read(number("owner").unwrap_or(0), number("gid"), mode)
 }

@@ -78,7 +78,7 @@ pub struct Picture {
     pub lines: Vec<Line>,
     /// Where walks stopped before everything asked for was found.
     pub stopped: Vec<StoppedAt>,
-    /// Vertices beside those shown that whoever asks may not see.
+    /// Always 0: what whoever asks may not see is not there. Pages of earlier releases look for it.
     pub left_out: u64,
     /// When something of the picture changed, oldest first.
     pub versions: Vec<Tick>,
@@ -233,7 +233,7 @@ pub fn picture(graph: &dyn GraphRead, ask: &Ask, cancel: &dyn Cancel) -> Result<
         lines: lines.collect(),
         boxes,
         stopped: seen.stopped,
-        left_out: seen.left_out,
+        left_out: 0,
         versions,
         versions_cut,
         layout_micros,

@@ -79,7 +79,6 @@ pub(super) struct Seen {
     /// From, to, and the type as defined.
     pub(super) lines: BTreeMap<(VertexId, VertexId, EdgeTypeId), Flow>,
     pub(super) stopped: Vec<StoppedAt>,
-    pub(super) left_out: u64,
 }
 
 /// What is found so far.
@@ -118,7 +117,6 @@ pub(super) fn look(
             all: HashMap::new(),
             lines: BTreeMap::new(),
             stopped: Vec::new(),
-            left_out: 0,
         },
         facts: HashMap::new(),
     };
@@ -304,7 +302,6 @@ impl Finder<'_> {
         for (vertex, edges) in &found.facts {
             self.note(found, *vertex, edges);
         }
-        self.seen.left_out += found.left_out;
         for stop in found
             .stopped
             .iter()

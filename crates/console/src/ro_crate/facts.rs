@@ -3,7 +3,7 @@
 use super::Profile;
 use crate::label;
 use esker::lineage::Provenance;
-use esker_model::{Schema, Vertex, VertexId};
+use esker_model::{Schema, Value, Vertex, VertexId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Edges of an execution by what they say.
@@ -203,8 +203,22 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// How large a file was when it was last seen.
+    /// How large a file was when it was last seen: by its vertex, or by what the runs say that used it.
     pub fn size(&self, id: VertexId) -> Option<i64> {
-        label::number(self.known.get(&id)?, "size")
+        if let Some(size) = label::number(self.known.get(&id)?, "size") {
+            return Some(size);
+        }
+        let seen = self.found.edges.iter().filter_map(|found| {
+            let edge = &found.edge;
+            let (ends, size) = (edge.key, edge.properties.get("size"));
+            match size {
+                Some(Value::I64(size)) if ends.source == id || ends.destination == id => {
+                    Some((edge.version, *size))
+                }
+                _ => None,
+            }
+        });
+        seen.max_by_key(|(version, _)| *version)
+            .map(|(_, size)| size)
     }
 }

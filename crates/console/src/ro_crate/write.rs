@@ -253,10 +253,10 @@ impl Writer<'_> {
         let target = target
             .map(|v| v.name(self.facts.schema))
             .unwrap_or_default();
-        let complete = if found.complete && found.left_out == 0 {
+        let complete = if found.complete {
             ""
         } else {
-            " It is not whole: not everything was followed, or may be seen."
+            " It is not whole: not everything was followed."
         };
         let name = self.settings.name.clone();
         let license = self.settings.license.as_deref().unwrap_or("#license");

@@ -12,18 +12,14 @@ pub fn render_json(found: &Provenance, schema: &Schema) -> String {
         .vertices
         .first()
         .map_or_else(|| found.target.to_string(), |v| v.name(schema));
-    let mut out = graph_json(
+    graph_json(
         &target,
         found.complete,
         &found.stopped,
         &found.vertices,
         &found.edges,
         schema,
-    );
-    if found.left_out > 0 && out.pop().is_some() {
-        let _ = write!(out, ",\"left_out\":{}}}", found.left_out);
-    }
-    out
+    )
 }
 
 /// A graph that somebody asked for, as one line of JSON:

@@ -36,8 +36,6 @@ pub struct Provenance {
     pub facts: BTreeMap<u32, Vec<u32>>,
     /// The edge types that lead to users, to executables, and to surrounding executions.
     pub fact_types: FactTypes,
-    /// How many vertices next to those found whoever asked may not see. They are left out, and so is what lies behind them.
-    pub left_out: u64,
 }
 
 /// Which edges among [`Provenance::facts`] say what.

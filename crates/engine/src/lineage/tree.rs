@@ -389,14 +389,6 @@ impl Tree<'_> {
             let text = self.stop_text(stop);
             self.line("", "", &text);
         }
-        if self.found.left_out > 0 {
-            let hidden = usize::try_from(self.found.left_out).unwrap_or(usize::MAX);
-            let text = format!(
-                "{} left out: you may not see them",
-                count(hidden, "vertex", "vertices")
-            );
-            self.line("", "", &text);
-        }
     }
 
     fn stop_text(&self, stop: &Stopped) -> String {

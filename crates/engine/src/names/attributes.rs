@@ -11,7 +11,7 @@ use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts};
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
     Content, Errno, Handle, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes,
-    XATTR_BYTES_MAX, XATTRS_BYTES_MAX, XattrMode, display,
+    XATTR_BYTES_MAX, XATTRS_BYTES_MAX, XattrMode, check_object, check_xattr_name, is_superuser,
 };
 use esker_model::object::Asker;
 use esker_model::{Result, VertexId};
@@ -267,6 +267,7 @@ impl Txn<'_, '_> {
         }
         if let Some(content) = &set.content {
             open::demand_write(&inode, asker, path)?;
+            check_object(asker, &inode.content, content, &|| path.to_string())?;
             Self::set_content(&mut inode, content, path)?;
             drop_privileges(&mut inode, asker);
             inode.mtime = now;
@@ -435,32 +436,14 @@ pub(super) fn check_xattr(
     name: &[u8],
     path: &NamePath,
 ) -> Result<()> {
-    let superuser = asker.is_none_or(|a| a.uid == 0);
-    let plain = matches!(inode.kind(), Kind::File | Kind::Directory);
-    if name.len() > 255 || name.contains(&0) {
-        return Err(Errno::Invalid
-            .at(format!("{path}: `{}` names no attribute", display(name)))
-            .into());
-    }
-    let is = |prefix: &[u8]| {
-        name.strip_prefix(prefix)
-            .is_some_and(|rest| !rest.is_empty())
-    };
-    if is(b"user.") {
-        let owner = superuser || asker.is_some_and(|a| a.uid == i64::from(inode.uid));
-        let sticky = inode.is_directory() && inode.mode & STICKY != 0;
-        if !plain || sticky && !owner {
-            return Err(Errno::NotPermitted.at(path).into());
-        }
-        return Ok(inode.demand(asker, 2, path.as_bytes())?);
-    }
-    if is(b"trusted.") || is(b"security.") {
-        if !superuser {
-            return Err(Errno::NotPermitted.at(path).into());
-        }
+    check_xattr_name(inode.kind(), asker, name, &|| path.to_string())?;
+    if !name.starts_with(b"user.") {
         return Ok(());
     }
-    Err(Errno::NotSupported
-        .at(format!("{path}: attribute `{}`", display(name)))
-        .into())
+    let owner = is_superuser(asker) || asker.is_some_and(|a| a.uid == i64::from(inode.uid));
+    let sticky = inode.is_directory() && inode.mode & STICKY != 0;
+    if sticky && !owner {
+        return Err(Errno::NotPermitted.at(path).into());
+    }
+    Ok(inode.demand(asker, 2, path.as_bytes())?)
 }

@@ -12,7 +12,7 @@ use esker_model::namespace::record::{
 };
 use esker_model::namespace::{
     Change, Content, Done, Errno, INLINE_BYTES_MAX, Inode, Kind, Make, Name, NamePath,
-    PATH_BYTES_MAX, id_at, id_within,
+    PATH_BYTES_MAX, check_made, id_at, id_within,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result, Version, VertexId};
@@ -363,6 +363,7 @@ impl Txn<'_, '_> {
         let size = check_content(kind, &make.content, &shown)?;
         let inherits = parent.inode.mode & SETGID != 0;
         check_owner(asker, make, inherits, &shown)?;
+        check_made(asker, kind, make, &shown)?;
         let now = self.now_nanos();
         let id = self.new_id(names, kind, &parent, (&name, place.0))?;
         let mut inode = new_inode(id, kind, make, size, (self.version, now));

@@ -7,6 +7,7 @@ use super::rows::{self, Rows};
 use esker_model::namespace::record::claim_key;
 use esker_model::namespace::{Inode, Kind, Name, NamePath, display, id_at, root};
 use esker_model::object::Asker;
+use esker_model::visibility::{Access, READ, SEARCH};
 use esker_model::{Result, VertexId};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -14,8 +15,6 @@ use std::rc::Rc;
 
 /// More directories above each other than a sound tree has.
 const DEPTH_MAX: usize = 1 << 16;
-const READ: u32 = 4;
-const SEARCH: u32 = 1;
 
 /// A directory with those above it.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ pub(crate) struct Above {
 }
 
 impl Above {
-    fn open(&self, asker: &Asker) -> bool {
+    fn open(&self, asker: Option<&Asker>) -> bool {
         // Those above were asked first: they are as many as a path has parts, not to be recursed through.
         let mut way = Vec::new();
         let mut next = Some(self);
@@ -38,7 +37,7 @@ impl Above {
         }
         let mut open = next.and_then(|d| d.open.get().copied()).unwrap_or(true);
         for directory in way.into_iter().rev() {
-            open = open && directory.inode.allows(Some(asker), SEARCH);
+            open = open && Access::of_file(&directory.inode).lets(asker, SEARCH);
             let _ = directory.open.set(open);
         }
         open
@@ -53,8 +52,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Whether someone may read it: its mode bits let them, and they get to it by one of its names.
-    pub(crate) fn readable(&self, asker: &Asker) -> bool {
-        self.inode.allows(Some(asker), READ)
+    fn readable(&self, asker: Option<&Asker>) -> bool {
+        Access::of_file(&self.inode).lets(asker, READ)
             && (self.names.is_empty() || self.names.iter().any(|(d, _)| d.open(asker)))
     }
 
@@ -74,10 +73,10 @@ impl Place {
             .collect()
     }
 
-    /// Its path, the first if it has several.
-    pub(crate) fn path(&self) -> Vec<u8> {
-        self.names
-            .first()
+    /// Its path: where it has several, the first that someone gets to.
+    fn path(&self, asker: Option<&Asker>) -> Vec<u8> {
+        let open = self.names.iter().find(|(d, _)| d.open(asker));
+        open.or(self.names.first())
             .map_or_else(|| b"/".to_vec(), |(d, name)| below(&d.path, name))
     }
 }
@@ -109,7 +108,26 @@ pub(crate) enum Known {
     Lost,
 }
 
-/// Places of vertices at one moment.
+impl Known {
+    /// Whether someone may know of the vertex: a file is seen by those who may read it, or might when it was removed.
+    pub(crate) fn shows(&self, asker: Option<&Asker>) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Lost => Asker::limited(asker).is_none(),
+            Self::Here(place) | Self::Gone(place) => place.readable(asker),
+        }
+    }
+
+    /// The key that the vertex goes by for someone, if it is a file that is there: its present path.
+    pub(crate) fn key(&self, asker: Option<&Asker>) -> Option<String> {
+        match self {
+            Self::Here(place) => Some(key_of(place.path(asker))),
+            Self::Nothing | Self::Gone(_) | Self::Lost => None,
+        }
+    }
+}
+
+/// Places of vertices at one moment. What was found out about the way to a file holds for one asker.
 pub(crate) struct Places<'r, R: ?Sized> {
     rows: &'r R,
     directories: RefCell<HashMap<VertexId, Option<Rc<Above>>>>,

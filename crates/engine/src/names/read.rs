@@ -115,10 +115,11 @@ impl Engine {
         self.stat(None, path, false).ok().map(|inode| inode.id)
     }
 
-    /// The directory at a path, whose entries someone may list.
+    /// The directory at a path, whose entries someone may list and look at: without the second nobody sees what they are.
     fn listed(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Arc<Directory>> {
         let directory = self.reach(asker, |way| way.directory(path))?;
         demand_listing(&directory, asker, path)?;
+        directory.demand_search(asker)?;
         Ok(directory)
     }
 
@@ -268,7 +269,6 @@ impl Namespace for Engine {
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
         let directory = self.listed(asker, path)?;
-        directory.demand_search(asker)?;
         let prefix = dentries_prefix(directory.id);
         let range = match after {
             Some(c) => KeyRange::prefix_after(&prefix, &dentry_key(directory.id, c.hash, c.n)),

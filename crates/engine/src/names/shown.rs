@@ -2,7 +2,7 @@
 
 use super::apart::{Fetched, Placed, Ran, stopped};
 use super::file_kind;
-use super::places::{Known, Places, key_of};
+use super::places::{Known, Places};
 use crate::Engine;
 use esker_model::object::Asker;
 use esker_model::{Result, VertexId, VertexTypeId};
@@ -46,25 +46,12 @@ impl Engine {
                     None => Ok(places.by_whereabouts(file.id)?.unwrap_or(Known::Nothing)),
                 }
             };
-            let sees = |place: &super::places::Place| asker.is_none_or(|a| place.readable(a));
             let mut shown = Vec::with_capacity(of.len());
             for file in of {
                 shown.push(match known(file) {
-                    Ok(Known::Nothing) => Shown {
-                        seen: true,
-                        key: None,
-                    },
-                    Ok(Known::Lost) => Shown {
-                        seen: asker.is_none(),
-                        key: None,
-                    },
-                    Ok(Known::Gone(place)) => Shown {
-                        seen: sees(&place),
-                        key: None,
-                    },
-                    Ok(Known::Here(place)) => Shown {
-                        seen: sees(&place),
-                        key: Some(key_of(place.path())),
+                    Ok(known) => Shown {
+                        seen: known.shows(asker),
+                        key: known.key(asker),
                     },
                     // What the others need is asked for together.
                     Err(_) if apart.is_stopped() => continue,

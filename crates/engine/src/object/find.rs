@@ -3,15 +3,15 @@
 use super::alias_key;
 use super::column::Column;
 use super::layer::{State, Watch};
-use super::select::{Node, Select, column_of, unknown_names};
+use super::select::{Node, Select, alike, column_of, unknown_names};
 use super::table::Table as Columns;
 use crate::Engine;
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, MODE_DEFAULT, ObjectId, ObjectKey, ObjectRead, Share,
-    TagInfo,
+    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, Share, TagInfo,
 };
 use esker_model::record::VertexRecord;
+use esker_model::visibility::{Access, READ};
 use esker_model::{Cancel, Error, Flow, Properties, Result, Value};
 use esker_store::Table;
 use roaring::RoaringBitmap;
@@ -37,7 +37,8 @@ impl Engine {
         id.transpose()
     }
 
-    /// What a filter holds of, for those who hold a lock on the columns: who may be seen is decided here.
+    /// What a filter holds of, for those who hold a lock on the columns: who may be seen is decided here. How it was found is in the
+    /// report only if nothing is hidden: the order of the terms and what each leaves come from all objects.
     pub(super) fn matching(
         &self,
         columns: &Columns,
@@ -53,14 +54,16 @@ impl Engine {
             plan: Vec::new(),
         };
         let slots = select.eval(&node, None);
-        report.plan = select.plan;
-        readable(columns, slots, asker)
+        if Asker::limited(asker).is_none() {
+            report.plan = select.plan;
+        }
+        allowed(columns, slots, asker, READ)
     }
 
     /// Whether a search touches a few objects only, by indexes that are there, and waits for nobody: as far as can be told
     /// without doing it.
     pub fn finds_few(&self, find: &Find) -> bool {
-        let everybody = find.asker.as_ref().is_none_or(|a| a.uid == 0);
+        let everybody = Asker::limited(find.asker.as_ref()).is_none();
         if !everybody || find.explain || find.share.is_some() || find.after.is_some() {
             return false;
         }
@@ -92,6 +95,10 @@ impl Engine {
         let columns = &state.columns;
         report.unknown = Self::unknown(columns, filter, find.asker.as_ref());
         if find.explain {
+            if Asker::limited(find.asker.as_ref()).is_some() {
+                // What there is decides how it would be done, and some of that may be hidden.
+                return Ok(None);
+            }
             let node = Node::new(columns, filter);
             let mut select = Select {
                 table: columns,
@@ -109,7 +116,7 @@ impl Engine {
             let seen = |slot: &u32| {
                 let one = RoaringBitmap::from_iter([*slot]);
                 !columns.live.contains(*slot)
-                    || !readable(columns, one, find.asker.as_ref()).is_empty()
+                    || !allowed(columns, one, find.asker.as_ref(), READ).is_empty()
             };
             let Some(slot) = columns.slot_of(after).filter(seen) else {
                 return Err(Error::Invalid(format!(
@@ -131,7 +138,9 @@ impl Engine {
         // A name that only others' objects have is unknown, too.
         if asker.is_some() {
             let hidden = filter.names().into_iter().filter(|name| {
-                column_of(columns, name).is_some_and(|column| seen.count(column) == 0)
+                let here = |column: &Column| seen.count(column) > 0;
+                column_of(columns, name).is_some_and(|c| !here(c))
+                    && !alike(columns, name).is_some_and(here)
             });
             unknown.extend(hidden);
         }
@@ -140,6 +149,10 @@ impl Engine {
         }
         let mut known: Vec<&Column> = columns.columns.iter().collect();
         known.retain(|column| seen.count(column) > 0);
+        if seen.slots.is_some() {
+            // Columns lie in the order in which any object, hidden or not, had a name first.
+            known.sort_by(|a, b| a.name.cmp(&b.name));
+        }
         let suggest = |name: &str| {
             let names = known.iter().map(|column| &*column.name);
             let nearest = esker_model::schema::nearest(name, names)?;
@@ -162,9 +175,9 @@ struct Seen {
 
 impl Seen {
     fn new(columns: &Columns, asker: Option<&Asker>) -> Self {
-        let all = || readable(columns, columns.live.clone(), asker);
+        let all = || allowed(columns, columns.live.clone(), asker, READ);
         Self {
-            slots: asker.filter(|a| a.uid != 0).map(|_| all()),
+            slots: Asker::limited(asker).map(|_| all()),
         }
     }
 
@@ -177,33 +190,29 @@ impl Seen {
     }
 }
 
-/// Owner, group and mode of an object.
-pub(super) fn access(columns: &Columns) -> impl Fn(u32) -> (i64, Option<i64>, i64) + '_ {
+/// Who may do what with an object, as its columns say it.
+pub(super) fn access(columns: &Columns) -> impl Fn(u32) -> Access + '_ {
     let (owner, gid, mode) = (
         columns.column("owner"),
         columns.column("gid"),
         columns.column("mode"),
     );
     let int = |column: Option<&Column>, slot| column.and_then(|c| c.ints.get(slot));
-    move |slot| {
-        (
-            int(owner, slot).unwrap_or(0),
-            int(gid, slot),
-            int(mode, slot).unwrap_or(MODE_DEFAULT),
-        )
-    }
+    move |slot| Access::new(int(owner, slot), int(gid, slot), int(mode, slot))
 }
 
-/// Those that an asker may read.
-fn readable(columns: &Columns, slots: RoaringBitmap, asker: Option<&Asker>) -> RoaringBitmap {
-    let Some(asker) = asker.filter(|a| a.uid != 0) else {
+/// Those that an asker may do with what the bits say.
+pub(super) fn allowed(
+    columns: &Columns,
+    slots: RoaringBitmap,
+    asker: Option<&Asker>,
+    bits: i64,
+) -> RoaringBitmap {
+    let Some(asker) = Asker::limited(asker) else {
         return slots;
     };
     let access = access(columns);
-    let may = |slot: &u32| {
-        let (owner, gid, mode) = access(*slot);
-        asker.may_read(owner, gid, mode)
-    };
+    let may = |slot: &u32| access(*slot).lets(Some(asker), bits);
     slots.iter().filter(may).collect()
 }
 
@@ -345,13 +354,7 @@ impl ObjectRead for Engine {
             ObjectKey::Id(id) => columns.slot_of(*id),
             ObjectKey::Identity(identity) => columns.with_identity(&identity.hash()),
         };
-        let may = |slot: &u32| {
-            columns.live.contains(*slot)
-                && asker.is_none_or(|asker| {
-                    let (owner, gid, mode) = access(*slot);
-                    asker.may_read(owner, gid, mode)
-                })
-        };
+        let may = |slot: &u32| columns.live.contains(*slot) && access(*slot).lets(asker, READ);
         let all = Wanted::new(columns, None);
         let one = |key: &ObjectKey| {
             let slot = slot_of(key).filter(may)?;

@@ -1,15 +1,18 @@
 //! Grouping objects by a tag (SoMeta, section III-F): all that a filter holds of, in one commit. Where an object has no such
 //! tag yet, there is nothing to supersede, and the objects together are one entry of the log and one set in a column.
 
-use super::find::access;
+use super::find::allowed;
 use super::layer::ObjectStore;
 use super::log::BulkTag;
 use crate::Engine;
 use crate::read::vertex_record;
 use crate::txn::{Beside, check_properties, check_tag_name, lock};
 use esker_model::limits::PROPERTIES_MAX;
-use esker_model::object::{FindReport, ObjectWrite, TagChange, TagReport, TagWhere, object_type};
+use esker_model::object::{
+    Asker, FindReport, ObjectWrite, TagChange, TagReport, TagWhere, object_type,
+};
 use esker_model::schema::check_attribute_name;
+use esker_model::visibility::WRITE;
 use esker_model::{Cancel, Error, Op, Properties, Result, Schema, Version, VertexRef};
 use esker_store::Table;
 use roaring::RoaringBitmap;
@@ -49,6 +52,10 @@ impl Engine {
             applied: false,
         };
         if asked.dry_run {
+            if Asker::limited(asked.asker.as_ref()).is_some() {
+                // The newest version may be that of something hidden.
+                report.version = Version::ZERO;
+            }
             return Ok(report);
         }
         if cancel.cancelled() {
@@ -78,16 +85,7 @@ impl Engine {
         let filter = asked.filter.clone().with_vertex_types(&self.schema_now())?;
         let mut slots = self.matching(columns, &filter, asked.asker.as_ref(), &mut plan);
         let matches = slots.len();
-        if let Some(asker) = &asked.asker {
-            let access = access(columns);
-            slots = slots
-                .iter()
-                .filter(|slot| {
-                    let (owner, gid, mode) = access(*slot);
-                    asker.may_write(owner, gid, mode)
-                })
-                .collect();
-        }
+        slots = allowed(columns, slots, asked.asker.as_ref(), WRITE);
         let refused = matches - slots.len();
         let mut group = Group {
             matches,

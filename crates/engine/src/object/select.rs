@@ -61,7 +61,8 @@ fn field<'t>(table: &'t Table, name: &str) -> Field<'t> {
         .map_or(Field::Unknown, Field::Column)
 }
 
-fn alike<'t>(table: &'t Table, name: &str) -> Option<&'t Column> {
+/// The predefined attribute whose name differs in case only.
+pub(super) fn alike<'t>(table: &'t Table, name: &str) -> Option<&'t Column> {
     let mut columns = table.columns.iter();
     columns.find(|c| c.predefined && c.name.eq_ignore_ascii_case(name) && c.count() > 0)
 }

@@ -6,11 +6,16 @@ use esker_model::{Edge, EdgeTypeId, Result, Schema, Vertex, VertexTypeId};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The name that conditions have for a vertex's key.
+const KEY: &str = "key";
+
 /// A condition on a vertex.
 #[derive(Debug, Clone)]
 pub(crate) struct VertexFilter {
     condition: Condition<VertexTypeId>,
     filter: Filter,
+    /// Whether the key counts: of a file that is its present path.
+    asks_key: bool,
 }
 
 /// A condition on an edge.
@@ -67,11 +72,21 @@ impl<T: Ord> Condition<T> {
 impl VertexFilter {
     pub(crate) fn new(schema: &Schema, filter: &Filter) -> Result<Self> {
         let bind = |expr: Expr| expr.with_vertex_types(schema);
+        let asks_key = match filter {
+            Filter::Attribute { attribute, .. } => attribute == KEY,
+            Filter::Where(expr) => expr.names().contains(&KEY),
+        };
         let types = schema.vertex_types().map(|(id, t)| (id, t.name.clone()));
         Ok(Self {
-            condition: Condition::new(filter, &["type", "key", "version"], bind, types)?,
+            condition: Condition::new(filter, &["type", KEY, "version"], bind, types)?,
             filter: filter.clone(),
+            asks_key,
         })
+    }
+
+    /// Whether what it holds of depends on the vertex's key.
+    pub(crate) fn asks_key(&self) -> bool {
+        self.asks_key
     }
 
     pub(crate) fn holds(&self, vertex: &Vertex) -> bool {
@@ -122,5 +137,31 @@ impl fmt::Display for VertexFilter {
 impl fmt::Display for EdgeFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ea({})", self.filter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::Traversal;
+
+    #[test]
+    fn a_filter_asks_for_the_key_by_its_name_only() {
+        let schema = Schema::default();
+        for (chain, asks) in [
+            (r#"v("job:1").va("key", EQ, "1")"#, true),
+            (r#"v("job:1").va("key LIKE '/a/%'")"#, true),
+            (r#"v("job:1").va("NOT (size > 1 OR key = '/a')")"#, true),
+            (r#"v("job:1").va("keyboard", EQ, "1")"#, false),
+            (r#"v("job:1").va("keyword = 'key'")"#, false),
+            (r#"v("job:1").va("name = 'key'")"#, false),
+        ] {
+            let chain = Traversal::parse_at(chain, 0).unwrap_or_else(|e| panic!("{chain}: {e}"));
+            let [filter] = &chain.start_filters[..] else {
+                panic!("{chain}")
+            };
+            let filter = VertexFilter::new(&schema, filter).unwrap();
+            assert_eq!(filter.asks_key(), asks, "{chain}");
+        }
     }
 }

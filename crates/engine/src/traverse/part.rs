@@ -116,9 +116,8 @@ impl PartPlan {
 
     /// Whether what is admitted at a place may depend on keys.
     pub fn asks_keys(&self, place: u32) -> bool {
-        let names_key = |filter: &VertexFilter| filter.to_string().contains("key");
         self.filters(place)
-            .is_ok_and(|filters| filters.iter().any(names_key))
+            .is_ok_and(|filters| filters.iter().any(VertexFilter::asks_key))
     }
 
     fn hop(&self, place: u32) -> Result<&PlanHop> {

@@ -25,9 +25,16 @@ pub(crate) fn run(
     sight: Option<&Sight<'_>>,
 ) -> Result<TravelResult> {
     let mut plan = plan(&engine.schema_now(), traversal)?;
-    if sight.is_some() {
-        present_starts(engine, traversal, &mut plan)?;
+    if let Some(sight) = sight {
+        present_starts(engine, sight, traversal, &mut plan)?;
     }
+    // Edges to what is hidden are not there, so they count for no budget.
+    let limited = sight.is_some_and(Sight::hides);
+    let edges_max = budget.edges.filter(|_| limited);
+    let looked_at = Budget {
+        edges: budget.edges.filter(|_| !limited),
+        ..*budget
+    };
     let (oldest, until) = match plan.versions {
         Versions::AsOf(v) => (v, v.next()),
         Versions::Range(r) => (r.from, r.until),
@@ -37,7 +44,7 @@ pub(crate) fn run(
         from: Version::ZERO,
         until,
     };
-    let stopper = Stopper::new(budget, cancel, &*engine.clock);
+    let stopper = Stopper::new(&looked_at, cancel, &*engine.clock);
     engine.staged.fit();
     // The view before the snapshot: see `adjacency`.
     let view = engine.adjacency.view();
@@ -58,6 +65,8 @@ pub(crate) fn run(
         paths: traversal.return_paths.then(PathRecorder::default),
         step: 0,
         set_bytes: 0,
+        edges_max,
+        edges_seen: 0,
         stopped: Vec::new(),
         profile: Vec::new(),
     };
@@ -78,11 +87,16 @@ pub(crate) fn run(
 }
 
 /// Starts that are paths of files: the files that are there now.
-fn present_starts(engine: &Engine, traversal: &Traversal, plan: &mut Plan) -> Result<()> {
+fn present_starts(
+    engine: &Engine,
+    sight: &Sight<'_>,
+    traversal: &Traversal,
+    plan: &mut Plan,
+) -> Result<()> {
     if let (Start::Vertices(names), PlanStart::Vertices(vertices)) =
         (&traversal.start, &mut plan.start)
     {
-        *vertices = resolve(engine, &engine.schema_now(), names)?;
+        *vertices = resolve(engine, sight.asker(), &engine.schema_now(), names)?;
     }
     Ok(())
 }
@@ -98,6 +112,9 @@ struct Run<'e> {
     /// Hops begun, through repeats.
     step: u32,
     set_bytes: u64,
+    /// How many edges may be followed, where only those that the asker sees count, and how many were.
+    edges_max: Option<u64>,
+    edges_seen: u64,
     stopped: Vec<Stop>,
     profile: Vec<StepProfile>,
 }
@@ -384,9 +401,16 @@ impl Run<'_> {
                 break;
             }
             let expansion = self.moment.expand(hop, chunk)?;
-            profile.edges += expansion.edges;
-            profile.cached += expansion.cached;
-            profile.selected += self.reach(hop, chunk, &expansion, sources, to)?;
+            let selected = self.reach(hop, chunk, &expansion, sources, to)?;
+            if let Some(seen) = self.edges_shown(&expansion)? {
+                profile.edges += seen;
+                profile.selected += seen;
+                self.edges_seen += seen;
+            } else {
+                profile.edges += expansion.edges;
+                profile.cached += expansion.cached;
+                profile.selected += selected;
+            }
             done += chunk.len();
             if let Some(reason) = expansion.stopped {
                 // Of this chunk some were followed, some not, one perhaps in part.
@@ -406,6 +430,19 @@ impl Run<'_> {
         profile.micros = self.engine.clock.monotonic_micros().saturating_sub(started);
         self.profile.push(profile);
         Ok(next)
+    }
+
+    /// How many of the edges lead to what the asker sees, if something may be hidden from them.
+    fn edges_shown(&self, expansion: &Expansion) -> Result<Option<u64>> {
+        let Some(sight) = self.sight.filter(|sight| sight.hides()) else {
+            return Ok(None);
+        };
+        let mut shown = 0;
+        for target in expansion.neighbours.iter().flat_map(|n| &n.list.targets) {
+            let id = self.moment.read().ids[*target as usize];
+            shown += u64::from(sight.sees_id(id)?);
+        }
+        Ok(Some(shown))
     }
 
     /// Visits what a chunk leads to; returns how many edges were selected.
@@ -587,9 +624,11 @@ impl Run<'_> {
     fn must_stop(&self) -> Option<StopReason> {
         let bytes = self.set_bytes + self.paths.as_ref().map_or(0, PathRecorder::bytes);
         let over = self.budget.bytes.is_some_and(|max| bytes >= max);
+        let many = self.edges_max.is_some_and(|max| self.edges_seen >= max);
         self.moment
             .stopper
             .must_stop()
+            .or(many.then_some(StopReason::Edges))
             .or(over.then_some(StopReason::Bytes))
     }
 

@@ -8,6 +8,7 @@ use esker_model::object::{
     Asker, Find, Found, Identity, ObjectId, ObjectKey, ObjectRead, ObjectWrite, Share, TagChange,
     TagWhere, object_ref,
 };
+use esker_model::visibility::{Access, WRITE};
 use esker_model::{
     Batch, Flow, GraphRead, GraphWrite, NeverCancel, Op, Properties, Result, Value, Version,
 };
@@ -438,7 +439,7 @@ impl Play {
             let known = self.model.objects.get_mut(&id).unwrap();
             let may = asked.asker.as_ref().is_none_or(|a| {
                 let owner = known.int("owner").unwrap();
-                a.may_write(owner, known.int("gid"), known.int("mode").unwrap())
+                Access::new(Some(owner), known.int("gid"), known.int("mode")).lets(Some(a), WRITE)
             });
             if !may {
                 refused += 1;

@@ -85,7 +85,7 @@ impl ParquetArchive {
         rows: &mut HistoryRows<'_>,
     ) -> Result<Option<(u64, ArchiveFile)>> {
         let failed = |e| Error::io(format!("writing `{}`", self.folder.display()), e);
-        std::fs::create_dir_all(&self.folder).map_err(failed)?;
+        crate::modes::create_inside(&self.folder).map_err(failed)?;
         let draft = self.folder.join(NEW);
         let written = match write(&draft, rows) {
             Ok(written) => written,
@@ -136,7 +136,7 @@ impl ParquetArchive {
     /// Copies all files; returns their bytes. No file goes away meanwhile.
     pub(crate) fn copy_to(&self, folder: &Path) -> Result<u64> {
         let failed = |e| Error::io(format!("writing `{}`", folder.display()), e);
-        std::fs::create_dir(folder).map_err(failed)?;
+        crate::modes::create_inside(folder).map_err(failed)?;
         let _changing = self.changing();
         let mut bytes = 0;
         for (number, file) in self.now().0.iter() {

@@ -202,7 +202,6 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
     match request {
         // Refused where it is read.
         Request::As(..) => out.failed(&Error::Invalid("a request within a request".into())),
-        Request::LeftOut(of, select) => out.end(view.left_out(&of, &select)),
         Request::FileIds(asker, paths) => out.all(engine.ids(asker.as_ref(), &paths)),
         Request::Schema => out.end(engine.schema().map(|s| (*s).clone())),
         Request::ReadVertices(ids, as_of) => out.all(view.read_vertices(&ids, as_of)),
@@ -247,7 +246,7 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
             let watch = out.watch();
             out.end(core.compact(retain_after, &watch))
         }
-        Request::Backup(directory) => out.end(core.backup(&directory)),
+        Request::Backup => out.end(core.backup_inside()),
         Request::Persist => out.end(core.persist()),
         Request::ReadObjects(keys, asker) => out.all(engine.read_objects(&keys, asker.as_ref())),
         Request::Find(find) => {

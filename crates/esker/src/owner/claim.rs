@@ -23,10 +23,11 @@
 use super::process::Process;
 use crate::folder::Folder;
 use crate::limits::{DRAFT_AGE_MAX, GENERATIONS_KEPT};
+use crate::modes;
 use esker_model::{Error, Result};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -211,7 +212,7 @@ impl Registry {
     /// Tries to become the owner of that generation; `None` if someone else was faster.
     pub(crate) fn claim(&self, generation: u64, me: &Process) -> Result<Option<Claim>> {
         let failed = |e| self.folder.failed("opening", e);
-        match DirBuilder::new().mode(0o700).create(&self.path) {
+        match modes::create_private(&self.path) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed(e)),
             _ => {}
         }
@@ -233,6 +234,8 @@ impl Registry {
         );
         let linked = (|| {
             let mut file = File::create(&draft)?;
+            // Whoever is let into this folder sees who has the database open.
+            modes::readable(&file)?;
             file.write_all(text.as_bytes())?;
             // Closed before it is linked: another host then sees it whole.
             drop(file);

@@ -13,8 +13,10 @@ use esker_model::object::{Asker, ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{
     Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
 };
+use esker_rpc::peer::is_mapped;
 use esker_store::{Durability, Store, Table, WriteBatch};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -95,6 +97,8 @@ pub(crate) struct Core {
     sync_failure: Mutex<Option<String>>,
     /// What seals are made with: nobody else knows it.
     key: OnceLock<[u8; 32]>,
+    /// Whose the folder was when it was opened: whoever puts another one in its place later does not own the database.
+    pub(crate) owner: Option<u32>,
 }
 
 /// Does something as soon as what it changes is not promised to anybody any more.
@@ -149,6 +153,7 @@ impl Core {
         claim: Arc<Claim>,
     ) -> Self {
         let (dirty, sync_failure) = (AtomicBool::new(false), Mutex::new(None));
+        let owner = std::fs::metadata(&folder.path).ok().map(|m| m.uid());
         Self {
             engine,
             store,
@@ -162,6 +167,7 @@ impl Core {
             dirty,
             sync_failure,
             key: OnceLock::new(),
+            owner: owner.filter(|user| is_mapped(*user)),
         }
     }
 
@@ -326,6 +332,11 @@ impl Core {
     /// Copies the database to an empty or absent folder.
     pub(crate) fn backup(&self, directory: &Path) -> Result<BackupReport> {
         backup::write(self, directory)
+    }
+
+    /// Copies the database into its own folder, for another process to take.
+    pub(crate) fn backup_inside(&self) -> Result<(PathBuf, BackupReport)> {
+        backup::write_inside(self)
     }
 
     /// Makes everything survive power failure.

@@ -1,14 +1,18 @@
 //! Who is at the other end of the socket, and what they may ask.
 //!
-//! Whoever owns the database's folder, whoever has it open, and user 0 may ask for everything, also on behalf of others. If
-//! the folder `owner` in it lets others in (`chmod 755`), they may read, and change files, as the permission bits let them: in
+//! Whoever has the database open, and user 0, may ask for everything, also on behalf of others. So may whoever owns the folder
+//! if that is another user, except for what this process would do to files by its own rights: backups, and what goes to the
+//! archive. If the folder `owner` in it lets others in (`chmod 755`), they may read, and change files, as the permission bits let them: in
 //! their own name, which the kernel says, whatever they say.
 
 use super::core::Core;
+use crate::limits::{OTHERS_TRAVEL_BYTES_MAX, OTHERS_TRAVEL_MILLIS_MAX};
 use crate::wire::request::Request;
 use esker_model::namespace::{Change, Errno, Handle, NamePath, SEAL_BYTES};
 use esker_model::object::Asker;
+use esker_model::traversal::Budget;
 use esker_model::{Error, Result};
+use esker_rpc::peer::is_mapped;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -18,6 +22,8 @@ use std::path::Path;
 pub(super) enum Identity {
     /// Somebody who may do everything.
     Trusted,
+    /// Whoever owns the folder, which this process has open as another user.
+    FolderOwner { user: u32 },
     /// Somebody else.
     Other {
         asker: Asker,
@@ -51,16 +57,34 @@ pub(super) fn lets_others_in(folder: &Path) -> bool {
     std::fs::metadata(folder).is_ok_and(|m| m.mode() & 0o011 != 0)
 }
 
+/// Whether a user may ask this process for whatever it can do.
+pub(super) fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+/// A budget as somebody else's traversal may have it: it is this process's memory and time.
+fn capped(budget: &mut Budget) {
+    let least =
+        |slot: &mut Option<u64>, most: u64| *slot = Some(slot.map_or(most, |n| n.min(most)));
+    least(&mut budget.bytes, OTHERS_TRAVEL_BYTES_MAX);
+    least(&mut budget.millis, OTHERS_TRAVEL_MILLIS_MAX);
+}
+
 impl Identity {
     /// Who is at the other end.
     pub(super) fn of(stream: &UnixStream, core: &Core) -> Result<Self> {
         let failed = |e: std::io::Error| core.folder.failed("asking who attaches to", e);
         let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| failed(e.into()))?;
         let uid = peer.uid.as_raw();
-        let owner = std::fs::metadata(&core.folder.path).map_err(failed)?.uid();
-        if uid == 0 || uid == owner || uid == rustix::process::geteuid().as_raw() {
+        let own = rustix::process::geteuid().as_raw();
+        // A number that several users are shown with says nothing.
+        if is_trusted(uid) && is_mapped(uid) {
             return Ok(Self::Trusted);
         }
+        if Some(uid) == core.owner && is_mapped(uid) {
+            return Ok(Self::FolderOwner { user: uid });
+        }
+        let owner = core.owner.unwrap_or(own);
         let pid = peer.pid.as_raw_nonzero();
         // Without it, they are in the group that the kernel names.
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -76,6 +100,25 @@ impl Identity {
 
     /// A request as it is to be answered: in the name of whoever sends it.
     pub(super) fn admit(&self, mut request: Request) -> Result<Request> {
+        if *self == Self::Trusted {
+            return Ok(request);
+        }
+        let asked = match &mut request {
+            Request::As(_, inner) => &mut **inner,
+            other => other,
+        };
+        if let Request::Travel(_, budget) = asked {
+            capped(budget);
+        }
+        if let Self::FolderOwner { user } = self
+            && matches!(asked, Request::Backup | Request::Compact(_))
+        {
+            return Err(Error::Target(format!(
+                "user {user} owns this database's folder, but user {} has it open, by whose rights a backup or an archive would be \
+                 written: end that process, open the database yourself, and repeat",
+                rustix::process::geteuid().as_raw()
+            )));
+        }
         let Self::Other { asker, owner } = self else {
             return Ok(request);
         };
@@ -175,8 +218,7 @@ impl Identity {
 fn reads_the_graph(request: &Request) -> bool {
     matches!(
         request,
-        Request::LeftOut(..)
-            | Request::ReadVertices(..)
+        Request::ReadVertices(..)
             | Request::ReadEdges(..)
             | Request::ScanEdges(..)
             | Request::ScanVertices(..)
@@ -330,6 +372,55 @@ mod tests {
             let refused = ada().admit(request.clone()).unwrap_err().to_string();
             assert!(refused.contains(said), "{refused}");
             assert_eq!(Identity::Trusted.admit(request.clone()).unwrap(), request);
+        }
+    }
+
+    /// Who owns the folder may ask for its data, and not for what this process does to files elsewhere.
+    #[test]
+    fn the_folder_s_owner_names_no_paths() {
+        let owner = Identity::FolderOwner { user: 1001 };
+        let passes = |request: Request| assert_eq!(owner.admit(request.clone()).unwrap(), request);
+        passes(Request::Stats);
+        passes(stat(Some(Asker::default())));
+        passes(Request::Apply(esker_model::Batch::new()));
+        for request in [Request::Backup, Request::Compact(None)] {
+            let refused = owner.admit(request.clone()).unwrap_err().to_string();
+            assert!(
+                refused.contains("user 1001 owns this database's folder"),
+                "{refused}"
+            );
+            assert_eq!(Identity::Trusted.admit(request.clone()).unwrap(), request);
+            let for_ada = Request::As(own_all(), Box::new(request));
+            assert!(owner.admit(for_ada).is_err());
+        }
+    }
+
+    #[test]
+    fn traversals_of_others_have_a_budget() {
+        let traversal = esker_model::Traversal::parse("v(\"user:1\")").unwrap();
+        let asks = |budget: Budget| Request::Travel(traversal.clone(), budget);
+        let budget = |bytes, millis| Budget {
+            bytes,
+            millis,
+            ..Budget::default()
+        };
+        let most = budget(
+            Some(OTHERS_TRAVEL_BYTES_MAX),
+            Some(OTHERS_TRAVEL_MILLIS_MAX),
+        );
+        let small = budget(Some(7), Some(8));
+        for (asked, given) in [
+            (budget(None, None), most),
+            (budget(Some(u64::MAX), Some(u64::MAX)), most),
+            (small, small),
+        ] {
+            let as_ada = Request::As(own_all(), Box::new(asks(given)));
+            assert_eq!(ada().admit(asks(asked)).unwrap(), as_ada);
+            let in_their_name = Request::As(own_all(), Box::new(asks(asked)));
+            assert_eq!(ada().admit(in_their_name).unwrap(), as_ada);
+            let owner = Identity::FolderOwner { user: 1001 };
+            assert_eq!(owner.admit(asks(asked)).unwrap(), asks(given));
+            assert_eq!(Identity::Trusted.admit(asks(asked)).unwrap(), asks(asked));
         }
     }
 

@@ -6,6 +6,7 @@
 mod answer;
 pub(crate) mod claim;
 pub(crate) mod core;
+pub(crate) mod hostile;
 mod identity;
 pub(crate) mod process;
 mod server;

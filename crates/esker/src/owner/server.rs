@@ -5,19 +5,24 @@ use super::claim::{Claim, Registry};
 use super::core::Core;
 use super::identity::{self, Identity};
 use super::thread;
-use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
+use crate::limits::{
+    CONNECTIONS_MAX, DRAIN_MAX, GREETING_MAX, HELLO_BYTES_MAX, OTHERS_BYTES_MAX,
+    OTHERS_CONNECTIONS_MAX, OTHERS_FRAME_TIME, OTHERS_SMALL_BYTES, USER_CONNECTIONS_MAX,
+};
 use crate::socket::SocketPath;
 use crate::wire::encoding::{Wire, decode};
 use crate::wire::frame::{self, Kind};
 use crate::wire::request::{Hello, Request, Welcome};
 use crate::wire::{MAGIC, PROTOCOL, error};
 use esker_model::{Error, Result};
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::io::{BufReader, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::Shutdown;
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -32,7 +37,9 @@ pub(super) struct Server {
 /// All open connections.
 #[derive(Default)]
 pub(super) struct Connections {
-    open: Mutex<HashMap<u64, UnixStream>>,
+    open: Mutex<HashMap<u64, Open>>,
+    /// Bytes of requests of other users that are being received or answered.
+    others_bytes: AtomicUsize,
     fewer: Condvar,
     /// The owner goes: no new requests.
     closing: AtomicBool,
@@ -40,8 +47,15 @@ pub(super) struct Connections {
     cut: AtomicBool,
 }
 
+/// One of them.
+struct Open {
+    stream: UnixStream,
+    /// Whose it is, if that is another user than this process's and not user 0.
+    other: Option<u32>,
+}
+
 impl Connections {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, UnixStream>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,6 +65,88 @@ impl Connections {
 
     pub(super) fn cut(&self) -> bool {
         self.cut.load(Ordering::Acquire)
+    }
+}
+
+/// Why one more connection of a user is not served, if so.
+fn full(open: &HashMap<u64, Open>, other: Option<u32>) -> Option<String> {
+    if open.len() >= CONNECTIONS_MAX {
+        return Some(format!("{CONNECTIONS_MAX} connections"));
+    }
+    let user = other?;
+    let others = open.values().filter(|o| o.other.is_some()).count();
+    if others >= OTHERS_CONNECTIONS_MAX {
+        return Some(format!(
+            "{OTHERS_CONNECTIONS_MAX} connections of other users"
+        ));
+    }
+    let own = open.values().filter(|o| o.other == Some(user)).count();
+    (own >= USER_CONNECTIONS_MAX)
+        .then(|| format!("{USER_CONNECTIONS_MAX} connections of user {user}"))
+}
+
+/// What a client sends, until a time that it has to send something by.
+struct Incoming<'a> {
+    stream: &'a UnixStream,
+    until: Cell<Option<Instant>>,
+}
+
+impl Incoming<'_> {
+    /// The end of what is waited for; none to wait for as long as it takes.
+    fn until(&self, until: Option<Instant>) -> std::io::Result<()> {
+        self.until.set(until);
+        self.stream.set_read_timeout(None)
+    }
+}
+
+impl Read for &Incoming<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let mut stream = self.stream;
+        let Some(until) = self.until.get() else {
+            return stream.read(to);
+        };
+        let late = || std::io::Error::from(std::io::ErrorKind::ConnectionAborted);
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(late());
+        }
+        stream.set_read_timeout(Some(left))?;
+        stream.read(to).map_err(|e| match e.kind() {
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => late(),
+            _ => e,
+        })
+    }
+}
+
+/// Room for a frame of another user, given back when it is answered.
+struct Room<'a> {
+    connections: &'a Connections,
+    bytes: usize,
+}
+
+impl Room<'_> {
+    fn take(&mut self, bytes: usize) -> ControlFlow<()> {
+        if bytes <= OTHERS_SMALL_BYTES {
+            return ControlFlow::Continue(());
+        }
+        let taken = self
+            .connections
+            .others_bytes
+            .fetch_add(bytes, Ordering::AcqRel);
+        self.bytes += bytes;
+        if taken + bytes > OTHERS_BYTES_MAX {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.connections
+            .others_bytes
+            .fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
@@ -112,16 +208,16 @@ impl Server {
         let _ = std::fs::remove_file(self.socket.path());
         let end = Instant::now() + DRAIN_MAX;
         let mut open = self.connections.open();
-        for stream in open.values() {
+        for one in open.values() {
             // Threads that wait for a request see the end of the stream.
-            let _ = stream.shutdown(Shutdown::Read);
+            let _ = one.stream.shutdown(Shutdown::Read);
         }
         while !open.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() && !self.connections.cut() {
                 self.connections.cut.store(true, Ordering::Release);
-                for stream in open.values() {
-                    let _ = stream.shutdown(Shutdown::Both);
+                for one in open.values() {
+                    let _ = one.stream.shutdown(Shutdown::Both);
                 }
             }
             let wait = if left.is_zero() { DRAIN_MAX } else { left };
@@ -147,17 +243,27 @@ fn accept(listener: &UnixListener, core: &Arc<Core>, connections: &Arc<Connectio
         let Ok(listed) = stream.try_clone() else {
             continue;
         };
+        // Whom the kernel does not name is nobody whom connections are kept for.
+        let user = rustix::net::sockopt::socket_peercred(&stream)
+            .map_or(u32::MAX, |peer| peer.uid.as_raw());
+        let other = Some(user).filter(|user| !identity::is_trusted(*user));
         let full = {
             let mut open = connections.open();
-            let full = open.len() >= CONNECTIONS_MAX;
-            if !full {
-                open.insert(number, listed);
+            let full = full(&open, other);
+            if full.is_none() {
+                open.insert(
+                    number,
+                    Open {
+                        stream: listed,
+                        other,
+                    },
+                );
             }
             full
         };
-        if full {
+        if let Some(what) = full {
             let message = format!(
-                "process {} serves {CONNECTIONS_MAX} connections to `{}`, the most it may; close some and repeat",
+                "process {} serves {what} to `{}`, the most it may; close some and repeat",
                 std::process::id(),
                 core.folder.path.display()
             );
@@ -189,10 +295,21 @@ fn refuse(mut stream: &UnixStream, why: &Error) -> std::io::Result<()> {
 
 /// One connection, from greeting to end. Whatever goes wrong with it ends it; the other side asks again.
 fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
-    let mut from = BufReader::new(stream);
+    let incoming = Incoming {
+        stream,
+        until: Cell::new(Some(Instant::now() + GREETING_MAX)),
+    };
+    let mut from = BufReader::new(&incoming);
     let mut payload = Vec::new();
+    let short = |bytes| {
+        if bytes <= HELLO_BYTES_MAX {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    };
     if !matches!(
-        frame::receive(&mut from, &mut payload),
+        frame::receive_if(&mut from, &mut payload, short),
         Ok(Some(Kind::Hello))
     ) {
         return;
@@ -208,12 +325,37 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
             return;
         }
     };
-    if greet(stream, &payload).is_err() {
+    if greet(stream, &payload).is_err() || incoming.until(None).is_err() {
         return;
     }
+    let other = identity != Identity::Trusted;
     loop {
-        let Ok(Some(kind)) = frame::receive(&mut from, &mut payload) else {
-            return;
+        let mut room = Room {
+            connections,
+            bytes: 0,
+        };
+        let received = if other {
+            // Between frames they may wait; what they begin to send has to come.
+            if !from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
+                return;
+            }
+            incoming.until.set(Some(Instant::now() + OTHERS_FRAME_TIME));
+            let received = frame::receive_if(&mut from, &mut payload, |bytes| room.take(bytes));
+            if incoming.until(None).is_err() {
+                return;
+            }
+            received
+        } else {
+            frame::receive(&mut from, &mut payload)
+        };
+        let kind = match received {
+            Ok(Some(kind)) => kind,
+            Err(e) if e.kind() == std::io::ErrorKind::FileTooLarge => {
+                let busy = "requests of other users take all the memory that this process has for them; try again";
+                let _ = refuse(stream, &Error::Unavailable(busy.into()));
+                return;
+            }
+            _ => return,
         };
         if connections.closing() {
             return;

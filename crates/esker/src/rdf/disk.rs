@@ -149,7 +149,7 @@ pub(crate) fn copy_to(folder: &Path, to: &Path) -> Result<u64> {
 }
 
 fn copy_number(folder: &Path, number: u64, to: &Path) -> Result<u64> {
-    fs::create_dir(to).map_err(io(to, "making"))?;
+    crate::modes::create_inside(to).map_err(io(to, "making"))?;
     let mut bytes = 0;
     // A record that is being written is cut short in the copy, as by a death.
     for of in [log_of, image] {
@@ -189,7 +189,7 @@ pub(super) struct Writer {
 
 /// Takes the right to write. What a death left behind is tidied up by [`Writer::begin`].
 pub(super) fn lock(folder: &Path) -> Result<Writer> {
-    fs::create_dir_all(folder).map_err(io(folder, "making"))?;
+    crate::modes::create_inside(folder).map_err(io(folder, "making"))?;
     let path = folder.join("LOCK");
     let file = OpenOptions::new()
         .create(true)

@@ -2,16 +2,18 @@
 //!
 //! They are RDF themselves, in the graph `urn:esker:rights`, with the graph's IRI (or `urn:esker:default`) as the subject. They
 //! bind those on whose behalf something is asked; whoever says nothing, and user 0, may do all. A graph of which nothing is said is
-//! everybody's, and the rights themselves may be read by all and changed by none of those whom they bind.
+//! everybody's. The rights of the graphs that they may read may be read by all, and changed by none of those whom they bind.
 
 use esker_model::namespace::Errno;
-use esker_model::object::{Asker, MODE_DEFAULT};
+use esker_model::object::Asker;
+use esker_model::visibility::{Access, READ, WRITE};
 use esker_model::{Error, Result};
 use esker_rdf::Dataset;
 use esker_rdf::dictionary::{Head, Key, Parts};
 use esker_rdf::id::{Id, Inline, UNBOUND, value};
 use esker_rdf::log::Change;
 use esker_rdf::quads::Graph;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The graph that says it.
@@ -33,7 +35,7 @@ pub(crate) struct Rights<'d> {
 impl<'d> Rights<'d> {
     /// Of somebody; `None` if they may do all.
     pub(crate) fn of(data: &'d Dataset, asker: Option<&'d Asker>) -> Option<Self> {
-        let asker = asker.filter(|a| a.uid != 0)?;
+        let asker = Asker::limited(asker)?;
         let find = |iri: &str| data.dictionary.find(&Key::Iri(iri));
         let word = |name: &str| find(&format!("urn:esker:terms/{name}"));
         Some(Self {
@@ -81,12 +83,8 @@ impl<'d> Rights<'d> {
         if owner.is_none() && group.is_none() && mode.is_none() {
             return true;
         }
-        let (owner, mode) = (owner.unwrap_or(0), mode.unwrap_or(MODE_DEFAULT));
-        if write {
-            self.asker.may_write(owner, group, mode)
-        } else {
-            self.asker.may_read(owner, group, mode)
-        }
+        let bits = if write { WRITE } else { READ };
+        Access::new(owner, group, mode).lets(Some(self.asker), bits)
     }
 
     /// The graphs that they may not read.
@@ -95,6 +93,20 @@ impl<'d> Rights<'d> {
             .chain(self.data.names())
             .filter(|g| !self.may(*g, false))
             .collect()
+    }
+
+    /// The rights that they may know of, if any are said: not those of graphs that they may not read, which would name these.
+    fn shown(&self) -> Option<(Id, Arc<Graph>)> {
+        let (rights, graph) = self.graph.as_ref()?;
+        let mut pairs = BTreeMap::<Id, Vec<u64>>::new();
+        for (s, p, o) in graph.triples() {
+            let of = if Some(s) == self.default { UNBOUND } else { s };
+            if self.may(of, false) {
+                let pair = u64::from(s) << 32 | u64::from(o);
+                pairs.entry(p).or_default().push(pair);
+            }
+        }
+        Some((*rights, Arc::new(Graph::from_pairs(pairs))))
     }
 
     /// Refuses a change of a graph that they may not change.
@@ -123,11 +135,16 @@ impl<'d> Rights<'d> {
     }
 }
 
-/// The data without the graphs that somebody may not read.
+/// The data without the graphs that somebody may not read, and without what is said of their rights.
 pub(crate) fn readable(mut data: Dataset, asker: Option<&Asker>) -> Dataset {
-    let hidden = Rights::of(&data, asker).map_or_else(Vec::new, |r| r.hidden());
+    let Some((hidden, shown)) = Rights::of(&data, asker).map(|r| (r.hidden(), r.shown())) else {
+        return data;
+    };
     for g in hidden {
         data.put_graph(g, Arc::default());
+    }
+    if let Some((rights, graph)) = shown {
+        data.put_graph(rights, graph);
     }
     data
 }

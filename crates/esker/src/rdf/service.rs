@@ -44,6 +44,10 @@ impl Services {
     }
 
     fn allows(&self, endpoint: &str) -> bool {
+        // A server goes up by such parts: what begins with an allowed beginning may lie elsewhere then.
+        if has_dots(endpoint) {
+            return false;
+        }
         self.allowed.iter().any(|prefix| {
             endpoint.strip_prefix(prefix.as_str()).is_some_and(|rest| {
                 rest.is_empty() || prefix.ends_with('/') || rest.starts_with(['/', '?', '#'])
@@ -99,6 +103,16 @@ impl Services {
     }
 }
 
+/// Whether a part of an IRI's path is `.` or `..`, also in other spellings.
+fn has_dots(iri: &str) -> bool {
+    let path = iri.split(['?', '#']).next().unwrap_or_default();
+    let plain = path.to_ascii_lowercase().replace("%2e", ".");
+    let plain = plain.replace("%2f", "/").replace("%5c", "/");
+    plain
+        .split(['/', '\\'])
+        .any(|part| matches!(part.split(';').next(), Some("." | "..")))
+}
+
 /// No more than so many bytes; more are an error, not an end.
 struct Bounded<R> {
     from: R,
@@ -136,6 +150,15 @@ mod tests {
             ("http://lab.example@evil.org/", false),
             ("http://other.example/data/sparql", true),
             ("http://other.example/", false),
+            ("http://other.example/data/../admin", false),
+            ("http://other.example/data/x/./sparql", false),
+            ("http://other.example/data/%2e%2E/admin", false),
+            ("http://other.example/data/..%2fadmin", false),
+            ("http://other.example/data/..%5Cadmin", false),
+            ("http://other.example/data\\..\\admin", false),
+            ("http://other.example/data/..;x/admin", false),
+            ("http://other.example/data/..", false),
+            ("http://other.example/data/...?q=/../x", true),
         ] {
             assert_eq!(services.allows(endpoint), allowed, "{endpoint}");
         }

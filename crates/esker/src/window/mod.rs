@@ -238,7 +238,7 @@ fn fresh() -> Manifest {
 /// Empties the folder of a live store; refuses one that holds something else.
 fn empty(live: &Path) -> Result<()> {
     let failed = |doing: &str, e| Error::io(format!("{doing} `{}`", live.display()), e);
-    std::fs::create_dir_all(live).map_err(|e| failed("making", e))?;
+    crate::modes::create_private_all(live).map_err(|e| failed("making", e))?;
     let mark = live.join(LIVE_FILE);
     let mut entries = std::fs::read_dir(live).map_err(|e| failed("reading", e))?;
     if entries.next().is_some() && !mark.is_file() {

@@ -1,6 +1,7 @@
 //! Folders that checkpoints go to: whether they have room, files that appear in them whole or not at all.
 
 use crate::folder::sync_folder;
+use crate::modes;
 use esker_model::{Error, Result};
 use esker_store::segment::{Head, Kind};
 use std::fs::File;
@@ -115,7 +116,7 @@ fn nowhere(why: &str) -> Error {
 /// Whether a folder has so many bytes, and if not, why.
 fn check(folder: &Path, needed: u64) -> Result<(), String> {
     let shown = folder.display();
-    std::fs::create_dir_all(folder).map_err(|e| format!("making `{shown}`: {e}"))?;
+    modes::create_private_all(folder).map_err(|e| format!("making `{shown}`: {e}"))?;
     let free = free(folder).map_err(|e| format!("asking how much is free in `{shown}`: {e}"))?;
     if free < needed {
         return Err(format!(
@@ -210,7 +211,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
     let draft = path.with_extension("new");
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let written = (|| {
-        std::fs::create_dir_all(folder)?;
+        modes::create_private_all(folder)?;
         let mut file = File::create(&draft)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;

@@ -4,6 +4,7 @@
 
 use crate::limits::FRAME_BYTES_MAX;
 use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::ops::ControlFlow;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,15 @@ pub(crate) fn start() -> Vec<u8> {
 ///
 /// The buffer grows as bytes come, so that a damaged length costs nothing.
 pub(crate) fn receive(from: &mut impl Read, payload: &mut Vec<u8>) -> Result<Option<Kind>> {
+    receive_if(from, payload, |_| ControlFlow::Continue(()))
+}
+
+/// As [`receive`], if a frame of so many bytes is wanted: that is asked once its head is there, before memory is taken.
+pub(crate) fn receive_if(
+    from: &mut impl Read,
+    payload: &mut Vec<u8>,
+    wanted: impl FnOnce(usize) -> ControlFlow<()>,
+) -> Result<Option<Kind>> {
     let mut head = [0; 5];
     let mut have = 0;
     while have < head.len() {
@@ -98,6 +108,12 @@ pub(crate) fn receive(from: &mut impl Read, payload: &mut Vec<u8>) -> Result<Opt
             "not a frame of this protocol",
         ));
     };
+    if wanted(length).is_break() {
+        return Err(Error::new(
+            ErrorKind::FileTooLarge,
+            "a frame that is larger than what its sender may send",
+        ));
+    }
     payload.clear();
     let mut left = length - 1;
     while left > 0 {

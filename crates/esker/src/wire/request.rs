@@ -12,7 +12,6 @@ use esker_model::{
     Batch, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version, VersionRange,
     VertexId, VertexSelect,
 };
-use std::path::PathBuf;
 
 /// The client's first words.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,7 +70,9 @@ pub(crate) enum Request {
     Stats,
     Check(CheckOptions),
     Compact(Option<Version>),
-    Backup(PathBuf),
+    /// A copy of the database inside its own folder, for the caller to take: the owner writes nowhere else. The answer is the copy's
+    /// path and what it holds.
+    Backup,
     Persist,
     ReadObjects(Vec<ObjectKey>, Option<Asker>),
     Find(Find),
@@ -90,7 +91,6 @@ pub(crate) enum Request {
     FileIds(Option<Asker>, Vec<NamePath>),
     /// A read of the graph on somebody's behalf.
     As(Asker, Box<Self>),
-    LeftOut(Vec<VertexId>, EdgeSelect),
     /// To open a file.
     Look(Option<Asker>, NamePath, Open),
 }
@@ -131,7 +131,7 @@ wire_enum!(Request {
     15 Stats,
     16 Check(options),
     17 Compact(retain_after),
-    18 Backup(directory),
+    18 Backup,
     19 Persist,
     20 ReadObjects(keys, asker),
     21 Find(find),
@@ -148,6 +148,5 @@ wire_enum!(Request {
     32 Partitions(path),
     40 FileIds(asker, paths),
     41 As(asker, request),
-    42 LeftOut(of, select),
     43 Look(asker, path, how),
 });

@@ -9,19 +9,23 @@
 use crate::graph;
 use esker::model::GraphRead;
 use esker::{Database, Durability, OpenOptions, Role};
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 const MARK: &str = "#esker ";
 const VARIABLE: &str = "ESKER_TEST_CHILD";
+/// A user and group that no other user of the machine has. (65534 is what the kernel shows for users without a number here, so nobody is known by it.)
+pub(crate) const OTHER_USER: u32 = 60_001;
 
 /// A child process.
 pub(crate) struct Child {
     process: Process,
     input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
+    /// Lines of its standard output. A thread reads them at once: a child never waits for a full pipe.
+    output: Receiver<String>,
 }
 
 impl Child {
@@ -30,22 +34,22 @@ impl Child {
         Self::from_command(Command::new(std::env::current_exe().unwrap()))
     }
 
-    /// Starts one as the user `nobody`, from a copy of this binary in `folder`, for the place where it was built may be
-    /// closed to others (`/root`, say). Only root can; `None` where `folder` is closed to `nobody` too.
-    pub(crate) fn as_nobody(folder: &Path) -> Option<Self> {
+    /// Starts one as [`OTHER_USER`], from a copy of this binary in `folder`, for the place where it was built may be
+    /// closed to others (`/root`, say). Only root can; `None` where `folder` is closed to that user too.
+    pub(crate) fn as_other_user(folder: &Path) -> Option<Self> {
         let copy = folder.join("child");
         std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         let reachable = Command::new("test")
             .arg("-x")
             .arg(&copy)
-            .uid(65534)
-            .gid(65534)
+            .uid(OTHER_USER)
+            .gid(OTHER_USER)
             .status();
         if !reachable.is_ok_and(|s| s.success()) {
             return None;
         }
         let mut command = Command::new(copy);
-        command.uid(65534).gid(65534);
+        command.uid(OTHER_USER).gid(OTHER_USER);
         // A child in a folder that it cannot read would fail for that reason alone.
         command.current_dir("/");
         Some(Self::from_command(command))
@@ -79,7 +83,15 @@ impl Child {
             .spawn()
             .unwrap();
         let input = process.stdin.take().unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap()).lines();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
         Self {
             process,
             input,
@@ -95,7 +107,7 @@ impl Child {
     /// The next answer; `None` once the child is gone.
     pub(crate) fn answer(&mut self) -> Option<String> {
         loop {
-            let line = self.output.next()?.ok()?;
+            let line = self.output.recv().ok()?;
             // The test harness prints its own words before the first.
             if let Some((_, answer)) = line.split_once(MARK) {
                 return Some(answer.to_owned());
@@ -176,18 +188,20 @@ fn a_child_does_what_it_is_told() {
     }
     let mut open: Option<Database> = None;
     let mut held: Option<esker::File> = None;
+    let mut raw = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let (command, rest) = line.split_once(' ').unwrap_or((&line, ""));
         let answer = match command {
-            "open" | "create" | "open-sync" => {
+            "open" | "create" | "create-for-group" | "open-sync" => {
                 let durability = if command == "open-sync" {
                     Durability::Sync
                 } else {
                     Durability::Relaxed
                 };
                 let options = OpenOptions::new()
-                    .create(command == "create")
+                    .create(command.starts_with("create"))
+                    .group(command == "create-for-group")
                     .memory_bytes(32 << 20)
                     .durability(durability);
                 outcome(options.open(rest), |db| {
@@ -196,15 +210,43 @@ fn a_child_does_what_it_is_told() {
                     role
                 })
             }
+            "umask" => {
+                let mask = u32::from_str_radix(rest, 8).unwrap();
+                rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+                "set".into()
+            }
+            // All versions but the newest go to the archive.
+            "retain" => {
+                let db = open.as_ref().unwrap();
+                for n in 0..3 {
+                    graph::put_file(db, "/many", n).unwrap();
+                }
+                let newest = db.stats().unwrap().newest;
+                let done = db.compact(newest, &esker::model::NeverCancel);
+                outcome(done, |report| {
+                    if report.archived > 0 {
+                        "archived".into()
+                    } else {
+                        "nothing".into()
+                    }
+                })
+            }
+            "rdf" => outcome(crate::modes::change_rdf(open.as_ref().unwrap()), |()| {
+                "changed".into()
+            }),
+            "restore" => {
+                let (from, to) = rest.split_once(' ').unwrap();
+                let done = Database::restore(Path::new(from), Path::new(to));
+                outcome(done, |()| "restored".into())
+            }
             "role" => role(open.as_ref().unwrap()),
             "put" => outcome(graph::put_file(open.as_ref().unwrap(), rest, 1), |c| {
                 format!("applied {}", c.applied)
             }),
-            // Writes until it is killed or its time is over, and says what was acknowledged.
+            // Writes until it is killed or the file STOP exists, and says what was acknowledged: `write NAME STOP`.
             "write" | "objects" | "files" => {
-                let (name, millis) = rest.split_once(' ').unwrap();
-                let end = std::time::Instant::now()
-                    + std::time::Duration::from_millis(millis.parse().unwrap());
+                let (name, stop) = rest.split_once(' ').unwrap();
+                let stop = Path::new(stop);
                 let db = open.as_ref().unwrap();
                 let mut n = 0;
                 loop {
@@ -215,7 +257,7 @@ fn a_child_does_what_it_is_told() {
                             Err(e) => break format!("error {:?}: {e}", e.kind()),
                         }
                         n += 1;
-                        if std::time::Instant::now() > end {
+                        if stop.exists() {
                             break "wrote".into();
                         }
                         continue;
@@ -230,7 +272,7 @@ fn a_child_does_what_it_is_told() {
                         Err(e) => break format!("error {:?}: {e}", e.kind()),
                     }
                     n += 1;
-                    if std::time::Instant::now() > end {
+                    if stop.exists() {
                         break "wrote".into();
                     }
                 }
@@ -308,6 +350,12 @@ fn a_child_does_what_it_is_told() {
                     n += 1;
                 }
             }
+            // Connects to an owner, so often that it lets nobody in any more, and keeps that.
+            "connect" => {
+                let connect = |_| std::os::unix::net::UnixStream::connect(rest).unwrap();
+                raw = (0..140).map(connect).collect::<Vec<_>>();
+                "connected".into()
+            }
             "close" => outcome(open.take().unwrap().close(), |()| "closed".into()),
             "backup" => outcome(open.as_ref().unwrap().backup(Path::new(rest)), |_| {
                 "backed up".into()
@@ -319,4 +367,5 @@ fn a_child_does_what_it_is_told() {
         };
         say(&answer);
     }
+    drop(raw);
 }

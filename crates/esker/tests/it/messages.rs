@@ -263,7 +263,7 @@ fn is_root() -> bool {
 #[test]
 fn a_folder_without_permission() {
     if !is_root() {
-        eprintln!("not run: needs root, to become another user");
+        eprintln!("skipped: needs root, to become another user");
         return;
     }
     let dir = tempfile::tempdir_in("/tmp").unwrap();
@@ -271,8 +271,11 @@ fn a_folder_without_permission() {
     made(&path);
     let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), readable).unwrap();
-    let Some(mut child) = Child::as_nobody(dir.path()) else {
-        eprintln!("not run: `nobody` cannot reach {}", dir.path().display());
+    let Some(mut child) = Child::as_other_user(dir.path()) else {
+        eprintln!(
+            "not run: another user cannot reach {}",
+            dir.path().display()
+        );
         return;
     };
     let shown = |text: String| text.replace(&format!("{}/", dir.path().display()), "");
@@ -290,7 +293,7 @@ fn a_read_only_file_system() {
     let shown = path.display();
     let script = format!("mount --bind {shown} {shown} && mount -o remount,bind,ro {shown}");
     let Some(mut child) = Child::behind_mounts(&script) else {
-        eprintln!("not run: needs leave to mount (unshare -m)");
+        eprintln!("skipped: needs leave to mount (unshare -m)");
         return;
     };
     expect!["error Invalid: cannot open `lab.esker`: its file system is mounted read-only, and even readers write there (who has it open, and recovery); mount it writable or copy the folder elsewhere"]
@@ -305,7 +308,7 @@ fn a_full_disk() {
     let Some(mut child) =
         Child::behind_mounts(&format!("mount -t tmpfs -o size=100m tmpfs {shown}"))
     else {
-        eprintln!("not run: needs leave to mount (unshare -m)");
+        eprintln!("skipped: needs leave to mount (unshare -m)");
         return;
     };
     let path = dir.path().join("lab.esker");
@@ -327,7 +330,7 @@ fn no_space_for_a_database() {
     let shown = dir.path().display();
     let Some(mut child) = Child::behind_mounts(&format!("mount -t tmpfs -o size=4k tmpfs {shown}"))
     else {
-        eprintln!("not run: needs leave to mount (unshare -m)");
+        eprintln!("skipped: needs leave to mount (unshare -m)");
         return;
     };
     let answer = child.tell(&format!(

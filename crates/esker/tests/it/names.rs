@@ -1,6 +1,6 @@
 //! Files by path through other processes: who asks is whoever the kernel says.
 
-use crate::child::Child;
+use crate::child::{Child, OTHER_USER};
 use crate::processes::open;
 use esker::Database;
 use esker::model::namespace::{Change, Errno, Kind, Make, NamePath, Namespace as _};
@@ -48,49 +48,53 @@ pub(crate) fn list(db: &Database, at: &str) -> Result<Vec<String>> {
 #[test]
 fn others_are_who_the_kernel_says() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("not run: only user 0 can start processes of others");
+        eprintln!("skipped: only user 0 can start processes of others");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let readable = || std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(dir.path(), readable()).unwrap();
     let at = crate::processes::database(dir.path());
-    let Some(mut nobody) = Child::as_nobody(dir.path()) else {
-        eprintln!("not run: `nobody` cannot reach {}", dir.path().display());
+    let Some(mut other) = Child::as_other_user(dir.path()) else {
+        eprintln!(
+            "not run: another user cannot reach {}",
+            dir.path().display()
+        );
         return;
     };
     let owner = open(&at);
     mkdir(&owner, None, "/open", 0o777).unwrap();
     mkdir(&owner, None, "/closed", 0o700).unwrap();
     mkdir(&owner, None, "/closed/in", 0o700).unwrap();
-    let refused = nobody.open(&at);
+    let refused = other.open(&at);
     assert!(refused.starts_with("error"), "{refused}");
     owner.close().unwrap();
 
+    std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o711)).unwrap();
     std::fs::set_permissions(at.join("owner"), readable()).unwrap();
     let owner = open(&at);
-    let attached = nobody.open(&at);
+    let attached = other.open(&at);
     assert!(attached.starts_with("attached"), "{attached}");
-    assert_eq!(nobody.tell("ls /"), "closed open");
+    assert_eq!(other.tell("ls /"), "closed open");
     for (command, said) in [
         ("ls /closed", "/closed: permission denied (EACCES)"),
         ("mkdir /closed/x", "permission denied (EACCES)"),
         ("persist-all", "for user 0, who owns"),
     ] {
-        let told = nobody.tell(command);
+        let told = other.tell(command);
         assert!(told.contains(said), "{command}: {told}");
     }
-    assert_eq!(nobody.tell("graph"), "counted");
-    assert_eq!(nobody.tell("mkdir /open/mine"), "made");
+    assert_eq!(other.tell("graph"), "counted");
+    assert_eq!(other.tell("mkdir /open/mine"), "made");
     let made = owner.stat(None, &path("/open/mine"), false).unwrap();
-    assert_eq!((made.uid, made.gid), (65_534, 65_534));
-    let told = nobody.tell("ls-as-root /closed");
+    assert_eq!((made.uid, made.gid), (OTHER_USER, OTHER_USER));
+    let told = other.tell("ls-as-root /closed");
     assert!(told.contains("may not ask on behalf of user 0"), "{told}");
     // The owner may.
-    let nobody = Asker {
-        uid: 65_534,
-        gids: vec![65_534],
+    let asker = Asker {
+        uid: OTHER_USER.into(),
+        gids: vec![OTHER_USER.into()],
     };
-    let refused = mkdir(&owner, Some(&nobody), "/closed/x", 0o755).unwrap_err();
+    let refused = mkdir(&owner, Some(&asker), "/closed/x", 0o755).unwrap_err();
     assert!(matches!(refused, Error::File(e) if e.errno == Errno::Access));
 }

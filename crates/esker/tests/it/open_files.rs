@@ -1,6 +1,6 @@
 //! Open files of several processes: they stay open when whoever has the database dies, and leave nothing when who opened them does.
 
-use crate::child::Child;
+use crate::child::{Child, OTHER_USER};
 use crate::processes::{database, open, options};
 use esker::model::namespace::{
     Change, Errno, Handle, Inode, Make, Name, NamePath, Namespace as _, Open, SEAL_BYTES,
@@ -167,42 +167,46 @@ fn only_so_many_files_are_open_at_a_time() {
 #[test]
 fn others_open_what_they_may() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("not run: only user 0 can start processes of others");
+        eprintln!("skipped: only user 0 can start processes of others");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let readable = || std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(dir.path(), readable()).unwrap();
     let at = database(dir.path());
-    let Some(mut nobody) = Child::as_nobody(dir.path()) else {
-        eprintln!("not run: `nobody` cannot reach {}", dir.path().display());
+    let Some(mut other) = Child::as_other_user(dir.path()) else {
+        eprintln!(
+            "not run: another user cannot reach {}",
+            dir.path().display()
+        );
         return;
     };
     let owner = open(&at);
     let make = |at: &str, mode, uid| Change::Make(path(at), Make::new(mode, uid, 0));
     one(&owner, make("/closed", 0o4_0700, 0));
     one(&owner, make("/closed/x", 0o10_0666, 0));
-    one(&owner, make("/theirs", 0o10_0600, 65_534));
+    one(&owner, make("/theirs", 0o10_0600, OTHER_USER));
     one(&owner, make("/private", 0o10_0600, 0));
     owner.close().unwrap();
+    std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o711)).unwrap();
     std::fs::set_permissions(at.join("owner"), readable()).unwrap();
     let owner = open(&at);
-    assert!(nobody.open(&at).starts_with("attached"));
-    assert_eq!(nobody.tell("file open /theirs"), "done");
-    assert_eq!(nobody.tell("file append mine"), "done");
-    assert_eq!(nobody.tell("file read"), "mine");
+    assert!(other.open(&at).starts_with("attached"));
+    assert_eq!(other.tell("file open /theirs"), "done");
+    assert_eq!(other.tell("file append mine"), "done");
+    assert_eq!(other.tell("file read"), "mine");
     for (command, said) in [
         ("file open /private", "EACCES"),
         ("file open /closed/x", "EACCES"),
         ("file forge /closed/x", "ESTALE"),
         ("file forge /private", "ESTALE"),
     ] {
-        let told = nobody.tell(command);
+        let told = other.tell(command);
         assert!(told.contains(said), "{command}: {told}");
     }
     let theirs = Asker {
-        uid: 65_534,
-        gids: vec![65_534],
+        uid: OTHER_USER.into(),
+        gids: vec![OTHER_USER.into()],
     };
     let inode = owner.stat(Some(&theirs), &path("/theirs"), false).unwrap();
     assert_eq!(inode.size, 4);

@@ -141,24 +141,33 @@ fn an_owner_that_closes_under_load_is_not_missed() {
     let dir = tempfile::tempdir().unwrap();
     let path = database(dir.path());
     let mut owner = open(&path);
+    let stop = dir.path().join("stop");
     let mut children: Vec<_> = (0..3).map(|_| Child::start()).collect();
     for (n, child) in children.iter_mut().enumerate() {
         assert!(child.open(&path).starts_with("attached"));
-        child.send(&format!("write c{n} 2500"));
+        child.send(&format!("write c{n} {}", stop.display()));
     }
+    let mut acked = Vec::new();
+    let key_of = |answer: &str| {
+        let line = answer.strip_prefix("acked ")?;
+        Some(line.strip_suffix(" true").expect("applied once").to_owned())
+    };
     for _ in 0..4 {
-        std::thread::sleep(std::time::Duration::from_millis(400));
+        // The owner closes while it serves: each writer has had writes acknowledged since the last close.
+        for child in &mut children {
+            for _ in 0..20 {
+                acked.push(key_of(&child.answer().unwrap()).expect("the writers write"));
+            }
+        }
         owner.close().unwrap();
         owner = open(&path);
     }
-    let mut acked = Vec::new();
+    std::fs::write(&stop, "").unwrap();
     for child in &mut children {
         loop {
             let answer = child.answer().unwrap();
-            match answer.strip_prefix("acked ") {
-                Some(line) => {
-                    acked.push(line.strip_suffix(" true").expect("applied once").to_owned());
-                }
+            match key_of(&answer) {
+                Some(key) => acked.push(key),
                 None => break assert_eq!(answer, "wrote"),
             }
         }

@@ -145,7 +145,7 @@ pub(crate) fn path(text: &str) -> NamePath {
 pub(crate) fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
-        eprintln!("left out: needs root and /dev/fuse");
+        eprintln!("skipped: needs root and /dev/fuse");
     }
     can
 }

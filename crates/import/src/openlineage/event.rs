@@ -1,5 +1,7 @@
 //! An event as it is sent, read with words for what is wrong.
 
+use super::graph::{FILE, data_name};
+use esker_model::namespace::check_path_key;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -212,6 +214,18 @@ impl<'a> At<'a> {
         })
     }
 
+    /// A dataset. The name of a file is a path in its plain form: other spellings of it would be other files.
+    fn data(&self) -> Result<Named, EventError> {
+        let named = self.named()?;
+        let vertex = data_name(&named.namespace, &named.name);
+        if vertex.type_name == FILE
+            && let Err(why) = check_path_key(&vertex.key)
+        {
+            return wrong(&self.path("name"), why);
+        }
+        Ok(named)
+    }
+
     fn uses(&self, key: &str, facets: &str) -> Result<Vec<DataUse>, EventError> {
         let items = match self.value(key) {
             None => return Ok(Vec::new()),
@@ -231,7 +245,7 @@ impl<'a> At<'a> {
             };
             let at = At { object, path };
             out.push(DataUse {
-                data: at.named()?,
+                data: at.data()?,
                 facets: at.facets(facets)?,
             });
         }
@@ -342,7 +356,7 @@ pub fn event(json: &Json) -> Result<Event, EventError> {
         inputs: at.uses("inputs", "inputFacets")?,
         outputs: at.uses("outputs", "outputFacets")?,
         job,
-        dataset: dataset.map(|dataset| dataset.named()).transpose()?,
+        dataset: dataset.map(|dataset| dataset.data()).transpose()?,
     })
 }
 
@@ -365,5 +379,35 @@ pub fn events(text: &str) -> Result<(bool, Vec<Result<Event, EventError>>), Even
         ),
         Json::Array(items) => Ok((true, items.iter().map(event).collect())),
         one => Ok((false, vec![event(one)])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_file_is_named_by_its_plain_path() {
+        let told = |namespace: &str, name: &str| {
+            event(&json!({
+                "eventTime": "2026-03-01T12:00:00Z",
+                "job": {"namespace": "n", "name": "j"},
+                "outputs": [{"namespace": namespace, "name": name}],
+            }))
+        };
+        for bad in ["/a/../b", "/a/./b", "/a//b"] {
+            let error = told("file", bad).unwrap_err();
+            assert_eq!(error.at, "outputs[0].name");
+            assert!(error.what.contains("plain form of a path"), "{error}");
+        }
+        for (namespace, name) in [
+            ("file", "/a/b"),
+            ("file://", "/a/b/"),
+            ("s3://x", "/a/../b"),
+        ] {
+            assert!(told(namespace, name).is_ok(), "{namespace} {name}");
+        }
+        assert_eq!(data_name("file", "/a/b/").key, "/a/b");
     }
 }

@@ -98,10 +98,14 @@ fn is_files(namespace: &str) -> bool {
     matches!(namespace, "file" | "file:" | "file://" | "file:///")
 }
 
-/// The vertex of a dataset.
+/// The type of a dataset that is a file of this site.
+pub(super) const FILE: &str = "File";
+
+/// The vertex of a dataset. A file is named by its path; a `/` at its end, as folders have, is no part of it.
 pub fn data_name(namespace: &str, name: &str) -> VertexName {
     let (type_name, key) = if is_files(namespace) && name.starts_with('/') {
-        ("File", name.to_owned())
+        let plain = name.trim_end_matches('/');
+        (FILE, if plain.is_empty() { "/" } else { plain }.to_owned())
     } else {
         ("Dataset", key(namespace, name))
     };
@@ -251,7 +255,7 @@ impl Writer<'_> {
     fn data(&mut self, named: &Named) -> VertexRef {
         let name = data_name(&named.namespace, &named.name);
         let type_id = match name.type_name.as_str() {
-            "File" => self.types.file,
+            FILE => self.types.file,
             _ => self.types.dataset,
         };
         self.named(type_id, name, named)

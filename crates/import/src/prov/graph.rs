@@ -4,7 +4,7 @@ use super::links::{self, EdgeOf, Kinds};
 use super::model::{Document, Kind, PROV, Slot, Statement, Value as Told, XSD, nanos};
 use super::names::short;
 use super::stored::{BUNDLE, MARK, decode, encode, is_statement};
-use esker_model::namespace::{Namespace, resolve};
+use esker_model::namespace::{Namespace, check_path_key, resolve};
 use esker_model::schema::check_attribute_name;
 use esker_model::{
     Batch, Edge, EdgeKey, Error, GraphRead, Op, Properties, Result, Schema, Value, Version, Vertex,
@@ -227,11 +227,15 @@ pub fn batch(
     let mut names = Vec::with_capacity(parts.nodes.len());
     for (kind, iri) in parts.nodes.keys() {
         let name = links::name(*kind, iri, schema);
-        esker_model::id::check_key(&name.key)
-            .map_err(|why| Error::Invalid(format!("the name <{iri}> cannot be a vertex: {why}")))?;
+        let refused =
+            |why: &str| Error::Invalid(format!("the name <{iri}> cannot be a vertex: {why}"));
+        esker_model::id::check_key(&name.key).map_err(refused)?;
+        if *kind == Kind::Entity {
+            check_path_key(&name.key).map_err(|why| refused(&why))?;
+        }
         names.push(name);
     }
-    let vertices = resolve(namespace, schema, &names)?;
+    let vertices = resolve(namespace, None, schema, &names)?;
     let mut writer = Writer {
         schema,
         batch: Batch::new(),

@@ -25,7 +25,7 @@ pub use links::{changes, known};
 pub use model::{Document, FORMS, Form, Kind, ProvError, Slot, Statement, Statements, Value};
 pub use walk::{Found, walk};
 
-use oxrdfio::{JsonLdProfileSet, RdfFormat};
+use rdf::Syntax;
 
 /// What documents are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,12 +125,9 @@ pub fn read(text: &str, encoding: Encoding) -> Result<Document, ProvError> {
         Encoding::Provn => provn::read(text),
         Encoding::Json => json::read(text),
         Encoding::Xml => xml::read(text),
-        Encoding::Turtle => rdf::read(text, RdfFormat::TriG),
-        Encoding::NTriples => rdf::read(text, RdfFormat::NQuads),
-        Encoding::JsonLd => {
-            let profile = JsonLdProfileSet::empty();
-            rdf::read(text, RdfFormat::JsonLd { profile })
-        }
+        Encoding::Turtle => rdf::read(text, Syntax::TriG),
+        Encoding::NTriples => rdf::read(text, Syntax::NQuads),
+        Encoding::JsonLd => rdf::read(text, Syntax::JsonLd),
     }
 }
 

@@ -4,6 +4,7 @@ use super::model::{Document, PROV, Statement, Value, XSD};
 use esker_model::iri::unescape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::rc::Rc;
 
 /// What names of attributes of the graph's own begin with.
 pub(super) const ATTRIBUTES: &str = "urn:esker:attributes/";
@@ -34,9 +35,13 @@ pub(super) const KNOWN: [(&str, &str); 20] = [
 ];
 
 /// The prefixes that hold at a place of a document.
+///
+/// A scope holds what its own element declares and leads to the scope around it, so that many elements in one with many
+/// prefixes cost no copy of these.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
     prefixes: BTreeMap<String, String>,
+    outer: Option<Rc<Scope>>,
 }
 
 impl Default for Scope {
@@ -50,11 +55,29 @@ impl Default for Scope {
             prefixes: prefixes
                 .map(|(p, iri)| (p.to_owned(), iri.to_owned()))
                 .into(),
+            outer: None,
         }
     }
 }
 
 impl Scope {
+    /// A scope in another, without declarations of its own yet.
+    pub(super) fn within(outer: Rc<Self>) -> Self {
+        Self {
+            prefixes: BTreeMap::new(),
+            outer: Some(outer),
+        }
+    }
+
+    /// This scope and those around it, the innermost first.
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |scope| scope.outer.as_deref())
+    }
+
+    fn get(&self, prefix: &str) -> Option<&String> {
+        self.all().find_map(|scope| scope.prefixes.get(prefix))
+    }
+
     /// Declares one; the empty prefix is the default.
     pub(super) fn declare(&mut self, prefix: &str, iri: &str) {
         // Some write XML Schema's namespace as XML has it, without the mark that its datatypes' names have in all other encodings.
@@ -68,7 +91,14 @@ impl Scope {
 
     /// What has been declared, without what always is.
     pub(super) fn declared(&self) -> BTreeMap<String, String> {
-        let mut declared = self.prefixes.clone();
+        let mut declared = BTreeMap::new();
+        for scope in self.all() {
+            for (prefix, iri) in &scope.prefixes {
+                declared
+                    .entry(prefix.clone())
+                    .or_insert_with(|| iri.clone());
+            }
+        }
         declared.retain(|prefix, _| !matches!(prefix.as_str(), "prov" | "xsd" | "xsi"));
         declared
     }
@@ -76,7 +106,7 @@ impl Scope {
     /// The IRI of a name `prefix:local`.
     pub(super) fn expand(&self, name: &str) -> Result<String, String> {
         if let Some((prefix, local)) = name.split_once(':') {
-            if let Some(iri) = self.prefixes.get(prefix) {
+            if let Some(iri) = self.get(prefix) {
                 return Ok(format!("{iri}{local}"));
             }
             // An IRI as it is, where a name should be.
@@ -84,18 +114,16 @@ impl Scope {
                 return Ok(name.to_owned());
             }
             let name = clipped(name);
-            let known: Vec<_> = self
-                .prefixes
-                .keys()
-                .filter(|p| !p.is_empty())
-                .cloned()
-                .collect();
+            let known = self.all().flat_map(|scope| scope.prefixes.keys());
+            let known: BTreeSet<String> =
+                known.filter(|p| !p.is_empty()).take(100).cloned().collect();
+            let known: Vec<String> = known.into_iter().collect();
             let known = known.join(", ");
             return Err(format!(
                 "the prefix of `{name}` is not declared; declared: {known}"
             ));
         }
-        match self.prefixes.get("") {
+        match self.get("") {
             Some(iri) if !name.is_empty() => Ok(format!("{iri}{name}")),
             _ => Err(format!(
                 "expected a name such as `prefix:{}`: there is no default namespace",

@@ -8,13 +8,26 @@ use super::model::{
 };
 use super::provn::{check, no_time};
 use super::skolem;
-use oxrdfio::{RdfFormat, RdfParseError, RdfParser};
+use oxjsonld::{JsonLdParser, JsonLdSyntaxError};
+use oxrdf::Quad;
+use oxttl::{NQuadsParser, TriGParser, TurtleSyntaxError};
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(super) const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 pub(super) const LABEL: &str = "http://www.w3.org/2000/01/rdf-schema#label";
+
+/// What PROV-O is written in here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Syntax {
+    /// `TriG`, and Turtle.
+    TriG,
+    /// N-Quads, and N-Triples.
+    NQuads,
+    /// JSON-LD.
+    JsonLd,
+}
 
 /// Classes of PROV-O that make something an element, and of which.
 const ELEMENTS: [(&str, Kind, bool); 10] = [
@@ -132,17 +145,14 @@ type Subjects = BTreeMap<String, Vec<Told>>;
 ///
 /// # Errors
 /// If it is none, with where and what is wrong.
-pub(super) fn read(text: &str, format: RdfFormat) -> Result<Document, ProvError> {
+pub(super) fn read(text: &str, syntax: Syntax) -> Result<Document, ProvError> {
     let mut blanks = Blanks {
         begin: skolem(text),
         numbers: HashMap::new(),
     };
     let mut graphs: BTreeMap<Option<String>, Subjects> = BTreeMap::new();
-    let mended = matches!(format, RdfFormat::JsonLd { .. }).then(|| mended(text));
-    let text = mended.flatten().map_or(Cow::Borrowed(text), Cow::Owned);
-    let mut parser = RdfParser::from_format(format).for_slice(text.as_bytes());
-    for quad in &mut parser {
-        let quad = quad.map_err(|e| syntax(&e.into()))?;
+    let (quads, prefixes) = quads(text, syntax)?;
+    for quad in quads {
         let graph = match &quad.graph_name {
             // A graph without a name is no bundle; rdflib writes the default graph of JSON-LD so.
             oxrdf::GraphName::DefaultGraph | oxrdf::GraphName::BlankNode(_) => None,
@@ -181,9 +191,9 @@ pub(super) fn read(text: &str, format: RdfFormat) -> Result<Document, ProvError>
             .push(Told { property, value });
     }
     let mut document = Document::default();
-    for (prefix, iri) in parser.prefixes() {
-        if !matches!(prefix, "prov" | "xsd" | "rdf") {
-            document.prefixes.insert(prefix.to_owned(), iri.to_owned());
+    for (prefix, iri) in prefixes {
+        if !matches!(prefix.as_str(), "prov" | "xsd" | "rdf") {
+            document.prefixes.insert(prefix, iri);
         }
     }
     for (graph, subjects) in graphs {
@@ -238,22 +248,55 @@ fn mended(text: &str) -> Option<String> {
     walk(&mut json).then(|| json.to_string())
 }
 
-fn syntax(error: &RdfParseError) -> ProvError {
-    match error {
-        RdfParseError::Syntax(e) => match e.location() {
-            Some(at) => {
-                let at = format!("line {}, column {}", at.start.line + 1, at.start.column + 1);
-                let what = e.to_string();
-                // Turtle's says its place itself.
-                let own = what.strip_prefix("Parser error at ");
-                let what = own.and_then(|own| Some(own.split_once(": ")?.1));
-                let what = what.map_or_else(|| e.to_string(), str::to_owned);
-                ProvError::new(at, what)
+/// Quads, and prefixes with what they stand for.
+type Read = (Vec<Quad>, Vec<(String, String)>);
+
+fn quads(text: &str, syntax: Syntax) -> Result<Read, ProvError> {
+    let owned = |(prefix, iri): (&str, &str)| (prefix.to_owned(), iri.to_owned());
+    let mut quads = Vec::new();
+    let prefixes = match syntax {
+        Syntax::TriG => {
+            let mut parser = TriGParser::new().for_slice(text);
+            for quad in &mut parser {
+                quads.push(quad.map_err(|e| turtle(&e))?);
             }
-            None => ProvError::new("", e.to_string()),
-        },
-        RdfParseError::Io(e) => ProvError::new("", e.to_string()),
-    }
+            parser.prefixes().map(owned).collect()
+        }
+        Syntax::NQuads => {
+            for quad in NQuadsParser::new().for_slice(text) {
+                quads.push(quad.map_err(|e| turtle(&e))?);
+            }
+            Vec::new()
+        }
+        Syntax::JsonLd => {
+            let mended = mended(text);
+            let text = mended.map_or(Cow::Borrowed(text), Cow::Owned);
+            let mut parser = JsonLdParser::new().for_slice(text.as_bytes());
+            for quad in &mut parser {
+                quads.push(quad.map_err(|e| json_ld(&e))?);
+            }
+            parser.prefixes().map(owned).collect()
+        }
+    };
+    Ok((quads, prefixes))
+}
+
+fn turtle(e: &TurtleSyntaxError) -> ProvError {
+    let at = e.location().start;
+    let at = format!("line {}, column {}", at.line + 1, at.column + 1);
+    let what = e.to_string();
+    // The library says the place itself.
+    let own = what.strip_prefix("Parser error at ");
+    let own = own.and_then(|own| Some(own.split_once(": ")?.1.to_owned()));
+    ProvError::new(at, own.unwrap_or(what))
+}
+
+fn json_ld(e: &JsonLdSyntaxError) -> ProvError {
+    let at = e.location().map(|at| {
+        let at = at.start;
+        format!("line {}, column {}", at.line + 1, at.column + 1)
+    });
+    ProvError::new(at.unwrap_or_default(), e.to_string())
 }
 
 /// Names for nodes without one: numbered as they come, so that reading again gives the same.

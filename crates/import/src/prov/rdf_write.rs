@@ -6,16 +6,11 @@ use super::model::{Document, Kind, PROV, ProvError, Slot, Statement, Statements,
 use super::names::Names;
 use super::rdf::{LABEL, TYPE, property};
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term};
-use oxrdfio::{RdfFormat, RdfSerializer};
+use oxttl::TriGSerializer;
 use std::collections::HashSet;
 
 /// A document as Turtle; as `TriG` if it has bundles.
 pub(super) fn write(document: &Document) -> Result<String, ProvError> {
-    let format = if document.bundles.is_empty() {
-        RdfFormat::Turtle
-    } else {
-        RdfFormat::TriG
-    };
     let mut quads = Quads {
         graph: GraphName::DefaultGraph,
         all: Vec::new(),
@@ -36,7 +31,7 @@ pub(super) fn write(document: &Document) -> Result<String, ProvError> {
     }
     let names = Names::of(document);
     let failed = |e: &dyn std::fmt::Display| ProvError::new("", e.to_string());
-    let mut serializer = RdfSerializer::from_format(format)
+    let mut serializer = TriGSerializer::new()
         .with_prefix("prov", PROV)
         .map_err(|e| failed(&e))?
         .with_prefix("xsd", XSD)

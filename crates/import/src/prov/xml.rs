@@ -4,8 +4,10 @@ use super::model::{Document, Kind, PROV, ProvError, Slot, Statement, Value, time
 use super::names::Scope;
 use super::provn::{check, is_name_type, no_time};
 use super::skolem;
-use quick_xml::Reader;
+use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+use std::borrow::Cow;
 use std::rc::Rc;
 
 const XSI_TYPE: &str = "http://www.w3.org/2001/XMLSchema-instancetype";
@@ -144,12 +146,14 @@ impl Xml<'_> {
                     self.end()?;
                 }
                 Event::Text(text) => {
-                    let text = text.unescape().map_err(|e| self.wrong(at, e.to_string()))?;
-                    self.add(&text, at)?;
+                    self.add(&text.xml10_content(), at)?;
+                }
+                Event::GeneralRef(name) => {
+                    let text = unescape(&format!("&{};", &*name)).map(Cow::into_owned);
+                    self.add(&text.map_err(|e| self.wrong(at, e.to_string()))?, at)?;
                 }
                 Event::CData(data) => {
-                    let text = String::from_utf8_lossy(&data).into_owned();
-                    self.add(&text, at)?;
+                    self.add(&data.xml10_content(), at)?;
                 }
                 Event::Eof if !seen => {
                     return Err(self.wrong(at, "expected prov:document, found nothing"));
@@ -178,22 +182,28 @@ impl Xml<'_> {
         for attribute in start.attributes() {
             let attribute = attribute.map_err(|e| self.wrong(at, e.to_string()))?;
             let value = attribute
-                .unescape_value()
+                .normalized_value(XmlVersion::Implicit1_0)
                 .map_err(|e| self.wrong(at, e.to_string()))?;
-            let name = String::from_utf8_lossy(attribute.key.as_ref()).into_owned();
+            let name = attribute.key.as_ref().to_owned();
             pairs.push((name, value.into_owned()));
         }
-        let mut scope = Rc::clone(outer);
+        let mut own = Scope::within(Rc::clone(outer));
+        let mut declares = false;
         for (name, value) in &pairs {
             let prefix = match name.split_once(':') {
                 None if name == "xmlns" => "",
                 Some(("xmlns", prefix)) => prefix,
                 _ => continue,
             };
-            Rc::make_mut(&mut scope).declare(prefix, value);
+            own.declare(prefix, value);
+            declares = true;
         }
-        let name = start.name();
-        let name = String::from_utf8_lossy(name.as_ref()).into_owned();
+        let scope = if declares {
+            Rc::new(own)
+        } else {
+            Rc::clone(outer)
+        };
+        let name = start.name().as_ref().to_owned();
         // An element without a namespace is none of PROV's.
         let iri = match scope.expand(&name) {
             Ok(iri) => iri,

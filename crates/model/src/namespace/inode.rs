@@ -5,6 +5,7 @@ use crate::id::VertexId;
 use crate::object::Asker;
 use crate::place::{DIRECTORY_TYPE, FILE_TYPE};
 use crate::version::Version;
+use crate::visibility::Access;
 
 /// What kind of file: the type bits of `st_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -145,7 +146,7 @@ impl Inode {
     /// Whether someone may do what the bits say (4 read, 2 write, 1 search or execute), all of it. The first class of owner,
     /// group and others that they are in decides (POSIX.1-2017, 4.5). `None` is whoever owns the database.
     pub fn allows(&self, asker: Option<&Asker>, bits: u32) -> bool {
-        allows(self.mode, self.uid, self.gid, asker, bits)
+        Access::of_file(self).lets(asker, bits.into())
     }
 
     /// The same, as a refusal.
@@ -169,24 +170,6 @@ impl Inode {
     }
 }
 
-/// Whether mode bits let someone do what `bits` says.
-pub(crate) fn allows(mode: u32, uid: u32, gid: u32, asker: Option<&Asker>, bits: u32) -> bool {
-    let Some(asker) = asker else { return true };
-    if asker.uid == 0 {
-        // The superuser executes only what somebody may execute; directories are searched by them always.
-        let directory = mode & Kind::MASK == Kind::Directory.bits();
-        return bits & 1 == 0 || directory || mode & 0o111 != 0;
-    }
-    let class = if asker.uid == i64::from(uid) {
-        6
-    } else if asker.gids.contains(&i64::from(gid)) {
-        3
-    } else {
-        0
-    };
-    mode >> class & bits == bits
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +181,10 @@ mod tests {
             assert_eq!((kind.bits(), kind.letter()), (bits, letter));
         }
         assert_eq!(Kind::of_mode(0o644), None);
+    }
+
+    fn allows(mode: i64, owner: i64, group: i64, asker: Option<&Asker>, bits: i64) -> bool {
+        Access::new(Some(owner), Some(group), Some(mode)).lets(asker, bits)
     }
 
     #[test]

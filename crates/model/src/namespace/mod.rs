@@ -15,6 +15,7 @@ mod inode;
 mod path;
 pub mod record;
 mod refs;
+mod rights;
 mod subtree;
 mod tagged;
 pub mod tags;
@@ -27,8 +28,9 @@ pub use errno::{Errno, FileError};
 pub use fields::{FIELD_NAMES, FileFields};
 pub use handle::{Handle, Looked, Open, OpenFile, SEAL_BYTES, elsewhere};
 pub use inode::{Content, Inode, Kind};
-pub use path::{Name, NamePath, display, shown};
+pub use path::{Name, NamePath, check_path_key, display, shown};
 pub use refs::{Resolving, Settled, names_a_path, resolve};
+pub use rights::{check_made, check_object, check_xattr_name, is_superuser};
 pub use subtree::{Item, Items, SUBTREE_BYTES_MAX, Subtree, SubtreeBuilder, path_in, too_large};
 pub use tagged::{TaggedFile, walk_tagged};
 

@@ -95,6 +95,26 @@ pub fn shown(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Whether a key may name a file or a directory by its path: a key that begins with `/` is the path as [`NamePath::parse`] gives it back.
+/// `.`, `..`, `//` and a `/` at the end would be a second spelling of another file's path, and lead whoever copies files by their keys to other
+/// folders. Any other key is no path, and may be anything.
+///
+/// # Errors
+/// What was expected, as a sentence.
+pub fn check_path_key(key: &str) -> Result<(), String> {
+    if !key.starts_with('/') {
+        return Ok(());
+    }
+    let shown = display(key.as_bytes());
+    match NamePath::parse(key.as_bytes()) {
+        Ok(path) if path.as_bytes() == key.as_bytes() => Ok(()),
+        Ok(path) => Err(format!(
+            "`{shown}` is not the plain form of a path: expected `{path}`, without `.`, `..`, `//` and a `/` at the end"
+        )),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
 /// An absolute path, without `.`, `..`, repeated or closing slashes. `/` is the root. Also what stands for an open file in calls
 /// about one ([`super::Handle`]).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -251,6 +271,18 @@ mod tests {
 
     fn path(text: &str) -> NamePath {
         NamePath::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn keys_that_begin_as_paths_are_plain_paths() {
+        for good in ["/", "/a", "/a/..b", "s3://bucket/../x", "a//b", "."] {
+            assert_eq!(check_path_key(good), Ok(()), "{good}");
+        }
+        for bad in ["/a/../b", "/a/./b", "//a", "/a//b", "/a/", "/..", "/a/.."] {
+            assert!(check_path_key(bad).is_err(), "{bad}");
+        }
+        let why = check_path_key("/a/../b").unwrap_err();
+        assert!(why.contains("expected `/b`"), "{why}");
     }
 
     #[test]

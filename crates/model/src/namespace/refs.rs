@@ -4,6 +4,7 @@ use super::{Kind, NamePath, Namespace};
 use crate::error::Result;
 use crate::id::{VertexId, VertexName, VertexRef, VertexTypeId};
 use crate::mutation::{Mutation, Op};
+use crate::object::Asker;
 use crate::schema::Schema;
 use std::collections::HashMap;
 
@@ -54,7 +55,7 @@ impl Resolving {
         Ok(all)
     }
 
-    /// What has to be asked ([`Namespace::ids`], on nobody's behalf).
+    /// What has to be asked ([`Namespace::ids`]).
     pub fn paths(&self) -> &[NamePath] {
         &self.paths
     }
@@ -74,16 +75,18 @@ impl Resolving {
 }
 
 /// The vertices that names mean: what is at a path now, if there is a file (or directory) there, whatever it was called
-/// before. Where nothing is, a path means the file that was made there first: it may have another path by now, or be gone.
+/// before. Where nothing is, or nothing that the asker gets to, a path means the file that was made there first: it may have another
+/// path by now, or be gone.
 pub fn resolve(
     namespace: &(impl Namespace + ?Sized),
+    asker: Option<&Asker>,
     schema: &Schema,
     names: &[VertexName],
 ) -> Result<Vec<VertexRef>> {
     let all = Resolving::new(schema, names)?;
     let found = match all.paths() {
         [] => Vec::new(),
-        paths => namespace.ids(None, paths)?,
+        paths => namespace.ids(asker, paths)?,
     };
     Ok(all.end(found))
 }
@@ -143,7 +146,7 @@ impl Settled {
             .filter(|name| names_a_path(schema, name))
             .cloned()
             .collect();
-        let found = resolve(namespace, schema, &names)?;
+        let found = resolve(namespace, None, schema, &names)?;
         for (name, vertex) in names.iter().zip(found) {
             let own = name.resolve(schema)?;
             if own.id != vertex.id {

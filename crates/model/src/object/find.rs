@@ -4,6 +4,8 @@ use super::{Identity, ObjectId};
 use crate::filter::Expr;
 use crate::value::{Properties, Value};
 use crate::version::Version;
+use std::fmt;
+use std::str::FromStr;
 
 /// On whose behalf something is asked. A search shows them only what they may read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,32 +17,44 @@ pub struct Asker {
 }
 
 impl Asker {
-    const READ: i64 = 0o4;
-    const WRITE: i64 = 0o2;
-
-    /// Whether they may read what has that owner, group and mode: the first class of owner, group and others that they are
-    /// in decides, as for files. User 0 may do all.
-    pub fn may_read(&self, owner: i64, gid: Option<i64>, mode: i64) -> bool {
-        self.may(Self::READ, owner, gid, mode)
+    /// Whether nothing is hidden from them: user 0. What others may see, [`crate::visibility`] decides.
+    pub fn sees_all(&self) -> bool {
+        self.uid == 0
     }
 
-    /// Whether they may change it.
-    pub fn may_write(&self, owner: i64, gid: Option<i64>, mode: i64) -> bool {
-        self.may(Self::WRITE, owner, gid, mode)
+    /// The asker, if something may be hidden from them.
+    pub fn limited(asker: Option<&Self>) -> Option<&Self> {
+        asker.filter(|a| !a.sees_all())
     }
+}
 
-    fn may(&self, what: i64, owner: i64, gid: Option<i64>, mode: i64) -> bool {
-        if self.uid == 0 {
-            return true;
+/// `UID` or `UID:GID,GID`.
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.uid)?;
+        for (n, gid) in self.gids.iter().enumerate() {
+            write!(f, "{}{gid}", if n == 0 { ':' } else { ',' })?;
         }
-        let class = if self.uid == owner {
-            6
-        } else if gid.is_some_and(|gid| self.gids.contains(&gid)) {
-            3
-        } else {
-            0
-        };
-        mode >> class & what == what
+        Ok(())
+    }
+}
+
+impl FromStr for Asker {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad =
+            || format!("`{text}` is no user: expected UID or UID:GID,GID, as in 1001:100,200");
+        let (uid, gids) = text.split_once(':').unwrap_or((text, ""));
+        let number = |text: &str| text.trim().parse::<i64>().map_err(|_| bad());
+        Ok(Self {
+            uid: number(uid)?,
+            gids: gids
+                .split(',')
+                .filter(|_| !gids.is_empty())
+                .map(number)
+                .collect::<Result<_, _>>()?,
+        })
     }
 }
 
@@ -230,4 +244,28 @@ pub struct TagReport {
     /// earlier call with that marker or, where a client repeats what was not answered, by an earlier attempt of this one. The
     /// numbers are zero then.
     pub applied: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_their_groups_are_read_and_written() {
+        let asker = |uid, gids: &[i64]| Asker {
+            uid,
+            gids: gids.to_vec(),
+        };
+        for (text, read) in [
+            ("1001", asker(1001, &[])),
+            ("1001:100", asker(1001, &[100])),
+            ("1001:100,200", asker(1001, &[100, 200])),
+        ] {
+            assert_eq!(text.parse(), Ok(read.clone()));
+            assert_eq!(read.to_string(), text);
+        }
+        for bad in ["", "ada", "1001:x", "1001:100,", ":1"] {
+            assert!(bad.parse::<Asker>().is_err(), "{bad}");
+        }
+    }
 }

@@ -142,7 +142,7 @@ impl Direct {
             && let Content::Object(object) = &inode.content
         {
             // What cannot be removed now is an orphan, which a check finds.
-            let _ = self.files.folders.remove(object);
+            let _ = self.files.folders.remove(object, id);
         }
     }
 

@@ -152,7 +152,7 @@ fn serve(folder: &Path, listen: &str) -> Server {
         match Server::start(database, settings) {
             Ok(server) => return server,
             // The port is free again in a moment.
-            Err(e) => assert!(since.elapsed() < Duration::from_secs(20), "{e}"),
+            Err(e) => assert!(since.elapsed() < Duration::from_mins(2), "{e}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -8,6 +8,7 @@ mod contents;
 mod death;
 mod failing;
 mod history;
+mod others;
 mod people;
 mod programs;
 mod rules;

@@ -36,7 +36,7 @@ pub(crate) struct Scratch {
 pub(crate) fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
-        eprintln!("left out: needs root and /dev/fuse");
+        eprintln!("skipped: needs root and /dev/fuse");
     }
     can
 }
@@ -61,6 +61,25 @@ impl Scratch {
             folder,
         };
         scratch.mount(change);
+        scratch
+    }
+
+    /// With a database whose owner lets all users attach to the process that has it open.
+    pub(crate) fn open_to_others() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        open_up(folder.path());
+        let target = folder.path().join("db");
+        let open = OpenOptions::new().create(true);
+        let open = || open.open(target.to_str().unwrap()).unwrap();
+        open().close().unwrap();
+        open_up(&target);
+        open_up(&target.join("owner"));
+        let mut scratch = Self {
+            database: open(),
+            mounted: None,
+            folder,
+        };
+        scratch.mount(|_| {});
         scratch
     }
 

@@ -4,6 +4,7 @@ use crate::place::percent;
 use esker_site_cache::entry::{Attributes, Kind};
 use jiff::fmt::rfc2822::DateTimeParser;
 use quick_xml::NsReader;
+use quick_xml::escape::unescape;
 use quick_xml::events::Event;
 use quick_xml::name::{Namespace, ResolveResult};
 
@@ -74,18 +75,18 @@ enum At {
     Other,
 }
 
-fn at(name: &[u8], parent: Option<At>) -> At {
+fn at(name: &str, parent: Option<At>) -> At {
     match (parent, name) {
-        (None, b"multistatus") => At::Multistatus,
-        (Some(At::Multistatus), b"response") => At::Response,
-        (Some(At::Response), b"href") => At::Href,
-        (Some(At::Response | At::Propstat), b"status") => At::Status,
-        (Some(At::Response), b"propstat") => At::Propstat,
-        (Some(At::Propstat), b"prop") => At::Prop,
-        (Some(At::Prop), b"resourcetype") => At::Type,
-        (Some(At::Prop), b"getcontentlength") => At::Length,
-        (Some(At::Prop), b"getlastmodified") => At::Modified,
-        (Some(At::Prop), b"getetag") => At::Tag,
+        (None, "multistatus") => At::Multistatus,
+        (Some(At::Multistatus), "response") => At::Response,
+        (Some(At::Response), "href") => At::Href,
+        (Some(At::Response | At::Propstat), "status") => At::Status,
+        (Some(At::Response), "propstat") => At::Propstat,
+        (Some(At::Propstat), "prop") => At::Prop,
+        (Some(At::Prop), "resourcetype") => At::Type,
+        (Some(At::Prop), "getcontentlength") => At::Length,
+        (Some(At::Prop), "getlastmodified") => At::Modified,
+        (Some(At::Prop), "getetag") => At::Tag,
         _ => At::Other,
     }
 }
@@ -106,7 +107,7 @@ pub(crate) fn responses(
         let (namespace, event) = reader
             .read_resolved_event()
             .map_err(|e| format!("a document that is no XML: {e}"))?;
-        let dav = namespace == ResolveResult::Bound(Namespace(b"DAV:"));
+        let dav = namespace == ResolveResult::Bound(Namespace("DAV:"));
         match event {
             Event::Start(element) => {
                 if path.len() >= DEPTH_MAX {
@@ -126,7 +127,7 @@ pub(crate) fn responses(
                     At::Other
                         if dav
                             && path.last() == Some(&At::Type)
-                            && name.as_ref() == b"collection" =>
+                            && name.as_ref() == "collection" =>
                     {
                         group.attributes.kind = Kind::Directory;
                     }
@@ -136,11 +137,15 @@ pub(crate) fn responses(
                 path.push(here);
             }
             Event::Text(part) => {
-                let part = part.unescape();
-                text.push_str(&part.map_err(|e| format!("a document that is no XML: {e}"))?);
+                text.push_str(&part);
+            }
+            Event::GeneralRef(name) => {
+                let part = format!("&{};", &*name);
+                let part = unescape(&part).map_err(|e| format!("a document that is no XML: {e}"));
+                text.push_str(&part?);
             }
             Event::CData(part) => {
-                text.push_str(&String::from_utf8_lossy(&part));
+                text.push_str(&part);
             }
             Event::End(_) => {
                 let ended = path.pop();

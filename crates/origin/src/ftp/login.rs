@@ -213,6 +213,9 @@ pub(super) async fn connect(
         };
         enter(&mut talk, &login, place).await?;
     } else {
+        if tls.is_none() && !settings.clear_passwords && is_secret(login) {
+            return Err(in_clear(&talk, "the password of ~/.netrc would go", place).into());
+        }
         enter(&mut talk, login, place).await?;
     }
     let (system, features) = find_out(&mut talk, one_at_a_time).await?;
@@ -267,7 +270,15 @@ async fn known_by(
     };
     let reply = talk.ask(b"AUTH GSSAPI").await?;
     if reply.code != 334 {
-        return Ok(false);
+        if settings.clear_passwords {
+            return Ok(false);
+        }
+        // Anybody in between may have said it in the server's place.
+        let what = format!(
+            "it refuses GSI ({}), and what follows would go",
+            reply.shown()
+        );
+        return Err(in_clear(talk, &what, place));
     }
     let mut answer = Vec::new();
     // Few are needed.
@@ -297,6 +308,28 @@ async fn known_by(
     Err(talk.fault(Fault::Nonsense("GSI does not come to an end".into())))
 }
 
+/// Whether others are not to know how an account is opened.
+fn is_secret(login: &Login) -> bool {
+    let open = ["anonymous", "ftp"].contains(&&*login.user);
+    !open && !login.password.is_empty()
+}
+
+/// Something does not go in clear text.
+fn in_clear(talk: &Talk, what: &str, place: &Place) -> Error {
+    let safe = match place.scheme {
+        Scheme::GridFtp => "make a proxy certificate (grid-proxy-init)",
+        _ => "use ftps://",
+    };
+    Error::Denied {
+        origin: talk.origin.clone(),
+        why: format!(
+            "{what} over the network in clear text, where others can read it: {safe}, or allow it (--clear-passwords; of a tier, \
+             [origins] clear_passwords)"
+        )
+        .into(),
+    }
+}
+
 async fn enter(talk: &mut Talk, login: &Login, place: &Place) -> Result<()> {
     let proxy = match place.scheme {
         Scheme::GridFtp => "; or make a proxy certificate (grid-proxy-init)",
@@ -304,7 +337,12 @@ async fn enter(talk: &mut Talk, login: &Login, place: &Place) -> Result<()> {
     };
     let help = format!(
         "(as `{}`); name another user in the URL, and its password in ~/.netrc: machine {} login USER password …{proxy}",
-        login.user, place.host
+        login.user,
+        if place.port == place.scheme.port() {
+            place.host.to_string()
+        } else {
+            place.authority()
+        }
     );
     let wrong = |text: &str| text.chars().any(char::is_control);
     if wrong(&login.user) || wrong(&login.password) {

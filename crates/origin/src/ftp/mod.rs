@@ -47,6 +47,10 @@ pub struct Settings {
     pub login: Option<Login>,
     /// Where passwords are looked up.
     pub netrc: Option<PathBuf>,
+    /// Whether an account that is there for any host (`default`) is shown to this one.
+    pub default_login: bool,
+    /// Whether a password may go in clear text: over `ftp://`, and over `gridftp://` where the server has no GSI.
+    pub clear_passwords: bool,
     /// Where a server tells size and time of a file at once, but all else of it only by reading through its directory: asks for all
     /// else as well. Otherwise links to files pass for files there, and there are no permissions, but times have seconds.
     pub exact: bool,
@@ -66,6 +70,8 @@ impl Default for Settings {
             silence: limits.silence,
             login: None,
             netrc: credentials::netrc(),
+            default_login: false,
+            clear_passwords: false,
             exact: false,
             proxy: gsi::proxy(),
             grid: Some(gsi::trusted()),
@@ -114,7 +120,7 @@ impl Ftp {
             return Ok(login.clone());
         }
         if let Some(file) = &self.settings.netrc
-            && let Some(login) = credentials::find(&self.place, file)?
+            && let Some(login) = credentials::find(&self.place, file, self.settings.default_login)?
         {
             return Ok(login);
         }

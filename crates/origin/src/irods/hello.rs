@@ -124,7 +124,9 @@ impl Hello {
     fn no_tls(&self) -> Error {
         Error::Unsupported {
             origin: self.origin.clone(),
-            why: "it speaks no TLS, which irods_client_server_policy demands".into(),
+            why: "it speaks no TLS, and without it others could read along, and answer in its place; if it is to be so, say \
+                  \"irods_client_server_policy\": \"CS_NEG_REFUSE\" in irods_environment.json"
+                .into(),
         }
     }
 

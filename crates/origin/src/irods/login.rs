@@ -113,7 +113,8 @@ impl Login {
     }
 }
 
-/// Whether the user's environment demands TLS, and the certificates that it names.
+/// Whether there is to be TLS, and the certificates that the user's environment names. There is, unless the environment says
+/// that it is refused (`"irods_client_server_policy": "CS_NEG_REFUSE"`): a server, or somebody in between, does not say so for it.
 pub(super) fn tls() -> (bool, Option<PathBuf>) {
     let folder = std::env::home_dir().unwrap_or_default().join(".irods");
     let path = std::env::var_os("IRODS_ENVIRONMENT_FILE")
@@ -124,7 +125,7 @@ pub(super) fn tls() -> (bool, Option<PathBuf>) {
 fn tls_of(environment: &str) -> (bool, Option<PathBuf>) {
     let settings: serde_json::Value = serde_json::from_str(environment).unwrap_or_default();
     let setting = |name: &str| settings.get(name).and_then(|v| v.as_str());
-    let required = setting("irods_client_server_policy") == Some("CS_NEG_REQUIRE");
+    let required = setting("irods_client_server_policy") != Some("CS_NEG_REFUSE");
     let trusted = setting("irods_ssl_ca_certificate_file").filter(|f| !f.is_empty());
     (required, trusted.map(PathBuf::from))
 }
@@ -223,7 +224,13 @@ mod tests {
 
     #[test]
     fn the_environment_says_whether_tls() {
-        assert_eq!(tls_of(ENVIRONMENT), (false, None));
+        // Nothing that a server says takes TLS away.
+        assert_eq!(tls_of(ENVIRONMENT), (true, None));
+        assert_eq!(tls_of("nonsense"), (true, None));
+        let text = r#"{"irods_client_server_policy": "CS_NEG_DONT_CARE"}"#;
+        assert_eq!(tls_of(text), (true, None));
+        let text = r#"{"irods_client_server_policy": "CS_NEG_REFUSE"}"#;
+        assert_eq!(tls_of(text), (false, None));
         let text = r#"{"irods_client_server_policy": "CS_NEG_REQUIRE", "irods_ssl_ca_certificate_file": "/ca"}"#;
         assert_eq!(tls_of(text), (true, Some("/ca".into())));
     }

@@ -2,6 +2,7 @@
 
 use crate::place::percent;
 use quick_xml::Reader;
+use quick_xml::escape::unescape;
 use quick_xml::events::Event;
 
 /// Elements in elements; those that mean something stand three deep.
@@ -29,11 +30,11 @@ pub(crate) struct Page {
 }
 
 /// Calls `each` with the names of the elements around a text, and the text.
-fn texts(body: &[u8], mut each: impl FnMut(&[Vec<u8>], &str)) -> Result<(), String> {
+fn texts(body: &[u8], mut each: impl FnMut(&[String], &str)) -> Result<(), String> {
     let wrong = |e: &dyn std::fmt::Display| format!("a document that is no XML: {e}");
     let mut reader = Reader::from_reader(body);
     reader.config_mut().expand_empty_elements = true;
-    let mut path: Vec<Vec<u8>> = Vec::new();
+    let mut path: Vec<String> = Vec::new();
     let mut text = String::new();
     loop {
         match reader.read_event().map_err(|e| wrong(&e))? {
@@ -41,11 +42,14 @@ fn texts(body: &[u8], mut each: impl FnMut(&[Vec<u8>], &str)) -> Result<(), Stri
                 if path.len() >= DEPTH_MAX {
                     return Err("a document of elements in elements in elements".into());
                 }
-                path.push(element.local_name().as_ref().to_vec());
+                path.push(element.local_name().as_ref().to_owned());
                 text.clear();
             }
-            Event::Text(part) => text.push_str(&part.unescape().map_err(|e| wrong(&e))?),
-            Event::CData(part) => text.push_str(&String::from_utf8_lossy(&part)),
+            Event::Text(part) => text.push_str(&part),
+            Event::GeneralRef(name) => {
+                text.push_str(&unescape(&format!("&{};", &*name)).map_err(|e| wrong(&e))?);
+            }
+            Event::CData(part) => text.push_str(&part),
             Event::End(_) => {
                 each(&path, &text);
                 path.pop();
@@ -71,20 +75,20 @@ pub(crate) fn page(body: &[u8]) -> Result<Page, String> {
     let (mut seen, mut encoded, mut cut) = (false, false, false);
     let mut next = None;
     texts(body, |path, text| {
-        let names: Vec<&[u8]> = path.iter().map(Vec::as_slice).collect();
+        let names: Vec<&str> = path.iter().map(String::as_str).collect();
         match names[..] {
-            [b"ListBucketResult"] => seen = true,
-            [_, b"EncodingType"] => encoded = text == "url",
-            [_, b"IsTruncated"] => cut = text == "true",
-            [_, b"NextContinuationToken"] => next = Some(text.to_owned()),
-            [_, b"Contents"] => page.objects.push(std::mem::take(&mut object)),
-            [_, b"Contents", b"Key"] => object.key = text.as_bytes().to_vec(),
-            [_, b"Contents", b"Size"] => object.size = text.trim().parse().ok(),
-            [_, b"Contents", b"LastModified"] => object.modified = time(text),
-            [_, b"Contents", b"ETag"] if text.len() <= 1024 => {
+            ["ListBucketResult"] => seen = true,
+            [_, "EncodingType"] => encoded = text == "url",
+            [_, "IsTruncated"] => cut = text == "true",
+            [_, "NextContinuationToken"] => next = Some(text.to_owned()),
+            [_, "Contents"] => page.objects.push(std::mem::take(&mut object)),
+            [_, "Contents", "Key"] => object.key = text.as_bytes().to_vec(),
+            [_, "Contents", "Size"] => object.size = text.trim().parse().ok(),
+            [_, "Contents", "LastModified"] => object.modified = time(text),
+            [_, "Contents", "ETag"] if text.len() <= 1024 => {
                 object.etag = Some(text.trim_matches('"').into());
             }
-            [_, b"CommonPrefixes", b"Prefix"] => page.prefixes.push(text.as_bytes().to_vec()),
+            [_, "CommonPrefixes", "Prefix"] => page.prefixes.push(text.as_bytes().to_vec()),
             _ => {}
         }
     })?;
@@ -114,10 +118,10 @@ pub(crate) fn error(body: &[u8]) -> (String, String) {
     let (mut code, mut words) = (String::new(), String::new());
     // What cannot be read makes the status no clearer.
     let _ = texts(&body[..body.len().min(64 << 10)], |path, text| {
-        let names: Vec<&[u8]> = path.iter().map(Vec::as_slice).collect();
+        let names: Vec<&str> = path.iter().map(String::as_str).collect();
         match names[..] {
-            [b"Error", b"Code"] => text.clone_into(&mut code),
-            [b"Error", b"Message"] => text.clone_into(&mut words),
+            ["Error", "Code"] => text.clone_into(&mut code),
+            ["Error", "Message"] => text.clone_into(&mut words),
             _ => {}
         }
     });

@@ -47,7 +47,7 @@ pub struct Sftp {
 impl Sftp {
     /// To a place, with the `ssh` of this machine or the one that `ESKER_SSH` names.
     pub fn new(place: Place) -> Result<Self> {
-        let program = match std::env::var_os("ESKER_SSH") {
+        let program = match esker_rpc::environment::variable("ESKER_SSH") {
             Some(text) if !text.is_empty() => words(&text),
             _ => vec!["ssh".into()],
         };

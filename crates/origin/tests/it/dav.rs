@@ -141,7 +141,7 @@ async fn hostile_servers_are_found_out() {
             .await
             .unwrap_err();
         assert!(error.to_string().contains(said), "{error}, not {said}");
-        assert!(began.elapsed() < Duration::from_secs(15), "{said}");
+        assert!(began.elapsed() < Duration::from_mins(2), "{said}");
     }
 }
 

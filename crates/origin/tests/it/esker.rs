@@ -1,27 +1,26 @@
-//! Another Esker, as a process: the binary that `ESKER_BIN` names, as `make test` does.
+//! Another Esker, as a process: the command that the build of the workspace made.
 
 use crate::battery::{NO_TEXT, ODD, Site, Tree, chmod};
 use crate::servers::{Running, free_port};
 use esker_origin::esker::Esker;
 use esker_origin::{Error, Found, Place, Pool, Question, Settings, Told};
 use esker_site_cache::entry::{Attributes, Kind};
-use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The binary, or word that the test is passed over.
 #[expect(clippy::print_stderr, reason = "a test that was skipped must be seen")]
-fn binary() -> Option<OsString> {
-    let binary = std::env::var_os("ESKER_BIN");
+fn binary() -> Option<PathBuf> {
+    let binary = esker_testkit::program::esker();
     if binary.is_none() {
-        eprintln!("skipped: ESKER_BIN names no esker binary (`make test` sets it)");
+        eprintln!("skipped: there is no command: build all, or name one by ESKER_BIN");
     }
     binary
 }
 
-fn serve(binary: &OsString, folder: &Path, port: u16) -> Running {
+fn serve(binary: &Path, folder: &Path, port: u16) -> Running {
     let listen = format!("127.0.0.1:{port}");
     let mut command = Command::new(binary);
     command
@@ -49,7 +48,7 @@ fn pool(port: u16, patience: Duration) -> Pool {
 }
 
 /// Takes the tree into the namespace, at its own path.
-fn take_in(binary: &OsString, folder: &Path, port: u16, tree: &Tree) {
+fn take_in(binary: &Path, folder: &Path, port: u16, tree: &Tree) {
     let taken = Command::new(binary)
         .args(["scan", &format!("esker://127.0.0.1:{port}")])
         .arg(tree.root())
@@ -125,7 +124,7 @@ async fn a_server_that_hangs_dies_and_comes_back() {
     }
     assert!(pool.ask(root.clone()).await.is_err());
     let _server = serve(&binary, folder.path(), port);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_mins(2);
     while pool.ask(root.clone()).await.is_err() {
         assert!(Instant::now() < until, "it is not found again");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -164,7 +163,7 @@ async fn what_changes_is_told() {
                 }
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
+        let waited = tokio::time::timeout(Duration::from_mins(2), wait).await;
         assert!(waited.is_ok(), "{expected:?} was not told");
     };
     let changed = |path: &[u8]| Told::Changed(path.into(), Attributes::of(Kind::Unknown));
@@ -196,7 +195,7 @@ async fn what_changes_is_told() {
     told(Told::Cut).await;
     drop(server);
     let _server = serve(&binary, folder.path(), port);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_mins(2);
     while pool.ask(Question::stat(b"/z/b/x")).await.is_err() {
         assert!(Instant::now() < until, "it is not found again");
         tokio::time::sleep(Duration::from_millis(100)).await;

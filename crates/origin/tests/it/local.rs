@@ -46,7 +46,7 @@ async fn folders_are_as_they_are() {
 
 /// What is told about a path, others left out.
 async fn told(changes: &mut Receiver<Told>, path: &[u8], wanted: impl Fn(&Told) -> bool) -> Told {
-    let found = timeout(Duration::from_secs(10), async {
+    let found = timeout(Duration::from_mins(2), async {
         loop {
             let told = changes.recv().await.unwrap();
             let (Told::Changed(of, _) | Told::Deleted(of) | Told::Missed(of)) = &told else {

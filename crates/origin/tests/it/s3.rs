@@ -154,7 +154,7 @@ async fn hostile_servers_are_found_out() {
             !error.chars().any(char::is_control) && !error.contains("X-Amz"),
             "{error}"
         );
-        assert!(began.elapsed() < Duration::from_secs(25), "{said}");
+        assert!(began.elapsed() < Duration::from_mins(2), "{said}");
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output();
     let found = found.is_ok_and(|o| o.status.success());
     if !found {
-        eprintln!("left out: there is no {program}");
+        eprintln!("skipped: there is no {program}");
     }
     found
 }

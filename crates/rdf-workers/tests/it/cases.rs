@@ -146,12 +146,15 @@ fn what_is_wrong_is_said() {
 #[test]
 fn who_does_not_know_the_secret_is_not_answered() {
     let mut workers = Workers::none();
-    let secret = Secret::new("open sesame").unwrap();
+    let secret = Secret::new("a secret of the workers'").unwrap();
     for i in 0..2 {
         let part = Part::new(i, 2).unwrap();
         workers.start(load(DATA, Some(part)), part, secret.clone());
     }
-    for wrong in [Secret::default(), Secret::new("other").unwrap()] {
+    for wrong in [
+        Secret::default(),
+        Secret::new("another one than the workers'").unwrap(),
+    ] {
         let settings = Settings {
             secret: wrong,
             ..Settings::default()

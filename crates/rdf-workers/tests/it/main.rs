@@ -32,21 +32,21 @@ fn load(text: &str, part: Option<Part>) -> Dataset {
 
 /// Workers of this process, on ports of their own; they end with it.
 struct Workers {
-    runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
     addresses: Vec<String>,
 }
 
 impl Workers {
     fn none() -> Self {
         Self {
-            runtime: tokio::runtime::Runtime::new().unwrap(),
+            runtime: Some(tokio::runtime::Runtime::new().unwrap()),
             addresses: Vec::new(),
         }
     }
 
     fn start(&mut self, data: Dataset, part: Part, secret: Secret) {
-        let listener = self
-            .runtime
+        let runtime = self.runtime.as_ref().unwrap();
+        let listener = runtime
             .block_on(Listener::bind("127.0.0.1:0".parse().unwrap()))
             .unwrap();
         self.addresses.push(listener.address().to_string());
@@ -55,8 +55,7 @@ impl Workers {
             batch: 7,
             ..Held::new(Arc::new(data), part)
         };
-        self.runtime
-            .spawn(listener.serve(held, secret, std::future::pending()));
+        runtime.spawn(listener.serve(held, secret, std::future::pending()));
     }
 
     /// All parts of that data.
@@ -71,6 +70,15 @@ impl Workers {
 
     fn coordinator(&self) -> Coordinator {
         Coordinator::connect(&self.addresses, Settings::default()).unwrap()
+    }
+}
+
+/// As `esker rdf worker` ends: a star whose rows nobody takes any more is not waited for.
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -45,6 +45,14 @@ impl<'a> Key<'a> {
         }
     }
 
+    /// Bytes of its pieces.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Iri(text) | Self::Blank(text) | Self::Plain(text) => text.len(),
+            Self::Lang(text, more) | Self::Typed(text, more) => text.len() + more.len(),
+        }
+    }
+
     /// The term.
     pub fn to_term(self) -> Term {
         match self {

@@ -1,7 +1,7 @@
 //! `GROUP BY` and the aggregates.
 
 use super::rows::{RowSet, Seen};
-use super::{Context, Table, Var};
+use super::{Context, STRING_BYTES_MAX, Table, Var};
 use crate::error::{Error, Result};
 use crate::expr::value::{self, Number, Value};
 use crate::expr::{Expr, Val, order_ids};
@@ -92,6 +92,8 @@ fn one(
         }
         return Ok(counts.into_iter().map(|n| count(ctx, n)).collect());
     }
+    ctx.fits(groups, size_of::<State>() / size_of::<Id>())?;
+    let held = ctx.held();
     let mut states: Vec<State> = (0..groups).map(|_| State::default()).collect();
     let separator = match function {
         F::GroupConcat { separator } => separator.as_deref().unwrap_or(" "),
@@ -119,8 +121,22 @@ fn one(
         if a.distinct && !seen.insert_pair(*g, value.clone().id(ctx)) {
             continue;
         }
+        let texts = match function {
+            F::GroupConcat { .. } => value.text_bytes(ctx) + separator.len(),
+            _ => 0,
+        };
+        if state.text.len() + texts > STRING_BYTES_MAX {
+            return Err(Error::LongString {
+                limit: STRING_BYTES_MAX,
+            });
+        }
+        let in_use = ctx.held();
         state.add(ctx, function, value, separator);
+        ctx.release_to(in_use);
+        // The texts of all groups grow until the last row was seen.
+        ctx.hold(texts)?;
     }
+    ctx.release_to(held);
     Ok(states.into_iter().map(|s| s.end(ctx, function)).collect())
 }
 

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::parallel::portions;
 use super::rows::{Sieve, distinct};
 use super::steps::{Con, Side, Step, Wanted, steps};
-use super::table::{Row, Table, fits, gather};
+use super::table::{Row, Table, gather};
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::id::Id;
@@ -151,7 +151,7 @@ fn parallel(
             *states = run.states;
             let sum = total.fetch_add(run.out.len(), Ordering::Relaxed) + run.out.len();
             if !wanted.count {
-                fits(sum, vars.len(), fork.options.memory)?;
+                fork.fits(sum, vars.len())?;
             }
             Ok(run.out)
         },
@@ -363,7 +363,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.compact_at = COMPACT.max(self.out.len() * 2);
             }
             if !self.count {
-                self.out.within(self.ctx.options.memory)?;
+                self.ctx.fits_table(&self.out)?;
             }
             if self.out.len() >= self.limit {
                 self.out.truncate(self.limit);
@@ -406,7 +406,7 @@ impl<'a, 'b> Run<'a, 'b> {
             Step::Dedupe => {
                 let seen = &mut self.states[at].seen;
                 let kept = seen.add(&rows);
-                fits(seen.len(), rows.vars().len() + 2, self.ctx.options.memory)?;
+                self.ctx.fits(seen.len(), rows.vars().len() + 2)?;
                 let next = match kept {
                     Some(kept) => rows.select(&kept),
                     None => rows,
@@ -509,7 +509,7 @@ impl<'a, 'b> Run<'a, 'b> {
                 break;
             }
             if picked.len() >= batch {
-                fits(picked.len(), keep.len() + 1, self.ctx.options.memory)?;
+                self.ctx.fits(picked.len(), keep.len() + 1)?;
                 let next = make(rows, &picked, emit.then_some((var, &mut values)), keep);
                 picked.clear();
                 if !self.push(at + 1, next)? {

@@ -15,11 +15,18 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+/// Bytes of a regular expression at most. Reading one takes many times its length.
+const PATTERN_BYTES_MAX: usize = 16 << 10;
+/// Compiled regular expressions that a query keeps. Each takes up to some megabytes.
+const PATTERNS_KEPT: usize = 16;
+
 /// What the host gives a query.
 #[derive(Clone)]
 pub struct Options<'a> {
-    /// Bytes that an intermediate result may have.
+    /// Bytes that a query may have in memory: its intermediate results and the terms that it computes.
     pub memory: usize,
+    /// Told how many bytes this query has in memory, as that grows; false: the host has no more for it, and the query fails.
+    pub grows: &'a (dyn Fn(usize) -> bool + Sync),
     /// Asked now and then: whether to stop, and why.
     pub stop: &'a (dyn Fn() -> Option<&'static str> + Sync),
     /// What `NOW()` says.
@@ -61,6 +68,7 @@ impl Options<'_> {
     pub fn new(now: DateTime, seed: u64) -> Self {
         Self {
             memory: 4 << 30,
+            grows: &|_| true,
             stop: &|| None,
             now,
             seed,
@@ -94,6 +102,7 @@ pub struct Context<'a> {
     /// How deep the note that is written stands.
     pub depth: Cell<usize>,
     regexes: RefCell<HashMap<(String, String), Option<regex::Regex>>>,
+    pub(super) memory: super::memory::Memory,
     /// The graph that patterns ask, innermost last.
     graphs: RefCell<Vec<Arc<Graph>>>,
     /// The graphs that `GRAPH` may ask.
@@ -121,6 +130,7 @@ impl<'a> Context<'a> {
             notes: RefCell::new(None),
             depth: Cell::new(0),
             regexes: RefCell::default(),
+            memory: super::memory::Memory::default(),
             graphs: RefCell::new(vec![
                 data.graph(UNBOUND)
                     .filter(|_| !options.hidden.contains(&UNBOUND))
@@ -147,6 +157,7 @@ impl<'a> Context<'a> {
             options: self.options,
             base: self.base.clone(),
             local: RefCell::new(self.local.borrow().clone()),
+            memory: self.memory.clone(),
             random: Cell::new(self.random.get()),
             labels: Cell::new(self.labels.get()),
             notes: RefCell::new(None),
@@ -186,8 +197,11 @@ impl<'a> Context<'a> {
             .map_or_else(|| format!("?{var}"), |n| n.show(var))
     }
 
-    /// Stops if the host says so.
+    /// Stops if the host says so, or if an expression has failed for want of memory.
     pub fn check(&self) -> Result<()> {
+        if let Some(error) = self.failed.borrow_mut().take() {
+            return Err(error);
+        }
         (self.options.stop)().map_or(Ok(()), |why| Err(Error::Stopped(why)))
     }
 
@@ -202,10 +216,12 @@ impl<'a> Context<'a> {
             return id;
         }
         // The query's own dictionary numbers from 1.
-        match self.local.borrow_mut().intern(key) {
-            Ok(n) => LOCAL + n,
-            Err(_) => UNBOUND,
+        let mut local = self.local.borrow_mut();
+        if let Some(n) = local.find(key) {
+            return LOCAL + n;
         }
+        let number = self.keep(key.bytes()).and_then(|()| local.intern(key));
+        self.or_fail(number).map_or(UNBOUND, |n| LOCAL + n)
     }
 
     /// Shows a term's parts to a function.
@@ -260,7 +276,17 @@ impl<'a> Context<'a> {
         flags: &str,
         run: impl FnOnce(&regex::Regex) -> T,
     ) -> Option<T> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return self.or_fail(Err(Error::LongPattern {
+                bytes: pattern.len(),
+                limit: PATTERN_BYTES_MAX,
+            }));
+        }
         let mut known = self.regexes.borrow_mut();
+        // Patterns may be computed, each row its own.
+        if known.len() >= PATTERNS_KEPT {
+            known.clear();
+        }
         known
             .entry((pattern.to_owned(), flags.to_owned()))
             .or_insert_with(|| crate::expr::regex(pattern, flags))

@@ -5,7 +5,6 @@ use super::join::{Mode, join};
 use super::parallel::{portion, portions};
 use super::rows::distinct;
 use super::steps::Wanted;
-use super::table::fits;
 use super::{Context, Table, Var, Want, eval, exists, path, service};
 use crate::error::{Error, Result};
 use crate::expr::{self, Expr};
@@ -299,7 +298,7 @@ fn union(
             &wanted,
             &|v| ctx.name(v),
         )?);
-        all.within(ctx.options.memory)?;
+        ctx.fits_table(&all)?;
     }
     Ok(all)
 }
@@ -506,7 +505,7 @@ fn product(
     let kept = |t: &Table| t.vars().iter().filter(|v| keep.contains(v)).count();
     let columns = kept(left) + kept(right);
     if !(want.count && columns == 0) {
-        fits(rows, columns, ctx.options.memory)?;
+        ctx.fits(rows, columns)?;
     }
     let table = if columns == 0 {
         Table::counted(rows)

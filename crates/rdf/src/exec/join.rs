@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::parallel::{portion, portions};
 use super::rows::KeyMap;
-use super::table::{Table, Var, fits};
+use super::table::{Table, Var};
 use crate::error::Result;
 use crate::expr::{self, Expr, value};
 use crate::id::{self, Id, UNBOUND};
@@ -200,7 +200,7 @@ impl Sides<'_> {
                 }
                 if self.mode != Mode::Anti {
                     let sum = total.fetch_add(both.len(), Ordering::Relaxed) + both.len();
-                    fits(sum, self.vars.len(), ctx.options.memory)?;
+                    ctx.fits(sum, self.vars.len())?;
                     out.append(both.project(&self.vars));
                 }
             }

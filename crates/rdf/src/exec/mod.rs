@@ -8,6 +8,7 @@ mod exists;
 mod explain;
 mod group;
 mod join;
+mod memory;
 mod optional;
 pub(crate) mod parallel;
 mod path;
@@ -21,6 +22,7 @@ pub(crate) use context::is_local;
 pub use context::{Context, Options};
 pub(crate) use exists::exists;
 pub(crate) use explain::explain;
+pub use memory::STRING_BYTES_MAX;
 pub use service::services_of;
 pub use table::{Row, Table, Var};
 
@@ -83,7 +85,10 @@ pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table>
         ctx.note(|| label.to_owned());
         ctx.depth.set(ctx.depth.get() + 1);
     }
+    let held = ctx.held();
     let table = eval_node(ctx, node, want);
+    // What was made on the way is gone.
+    ctx.release_to(held);
     if label.is_some() {
         ctx.depth.set(ctx.depth.get() - 1);
     }
@@ -92,7 +97,7 @@ pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table>
     }
     let table = table?;
     if !(want.count && table.vars().is_empty()) {
-        table.within(ctx.options.memory)?;
+        ctx.hold_table(&table)?;
     }
     ctx.note(|| format!("= {} rows", table.len()));
     Ok(table)
@@ -110,6 +115,7 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
         Node::Minus { left, right } => optional::minus(ctx, left, right, want),
         Node::Union(list) => {
             let mut all = Table::empty(Vec::new());
+            let held = ctx.held();
             for node in list {
                 let left = want.limit.map(|n| n.saturating_sub(all.len()));
                 if left == Some(0) {
@@ -122,8 +128,9 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 let mut table = eval(ctx, node, &want)?;
                 table.keep(&want.vars);
                 all.append(table);
+                ctx.release_to(held);
                 if !(want.count && all.vars().is_empty()) {
-                    all.within(ctx.options.memory)?;
+                    ctx.hold_table(&all)?;
                 }
             }
             Ok(all)
@@ -291,6 +298,7 @@ fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, want: &Want) -> Result<Tabl
         },
         Pos::Var(var) => {
             let mut all = Table::empty(Vec::new());
+            let held = ctx.held();
             let inner_vars = inner.vars();
             for (id, graph) in &ctx.named {
                 let left = want.limit.map(|n| n.saturating_sub(all.len()));
@@ -309,8 +317,9 @@ fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, want: &Want) -> Result<Tabl
                     table = name_rows(table, var, *id);
                 }
                 all.append(table);
+                ctx.release_to(held);
                 if !inner_want.count {
-                    all.within(ctx.options.memory)?;
+                    ctx.hold_table(&all)?;
                 }
             }
             Ok(all)

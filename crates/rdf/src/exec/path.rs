@@ -50,7 +50,7 @@ pub(crate) fn eval(
     for (n, start) in from.into_iter().enumerate() {
         if n % 64 == 0 {
             ctx.check()?;
-            super::table::fits(subjects.len(), 2, ctx.options.memory)?;
+            ctx.fits(subjects.len(), 2)?;
         }
         for end in walk.from(path, start, backwards)? {
             if to.as_ref().is_some_and(|t| !t.contains(&end)) || (same && start != end) {
@@ -146,14 +146,19 @@ impl Walk<'_> {
             Path::Sequence(a, b) => {
                 let (first, second) = if backwards { (b, a) } else { (a, b) };
                 let mut ends = Vec::new();
-                for middle in self.from(first, start, backwards)? {
+                for (n, middle) in self.from(first, start, backwards)?.into_iter().enumerate() {
+                    if n % 1024 == 0 {
+                        self.ctx.check()?;
+                    }
                     ends.extend(self.from(second, middle, backwards)?);
+                    self.ctx.fits(ends.len(), 1)?;
                 }
                 ends
             }
             Path::Alternative(a, b) => {
                 let mut ends = self.from(a, start, backwards)?;
                 ends.extend(self.from(b, start, backwards)?);
+                self.ctx.fits(ends.len(), 1)?;
                 ends
             }
             Path::ZeroOrOne(p) => {

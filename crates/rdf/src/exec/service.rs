@@ -46,7 +46,7 @@ pub(crate) fn eval(ctx: &Context<'_>, s: &Service, known: Option<&Table>) -> Res
                 });
                 let table = one(ctx, s, id, theirs.as_ref())?;
                 all.append(name_rows(table, var, id));
-                all.within(ctx.options.memory)?;
+                ctx.fits_table(&all)?;
             }
             all
         }
@@ -145,7 +145,7 @@ fn asked(ctx: &Context<'_>, s: &Service, endpoint: Id, known: Option<&Table>) ->
             }),
         };
         all.append(whole(ctx, s, endpoint, &pattern)?);
-        all.within(ctx.options.memory)?;
+        ctx.fits_table(&all)?;
     }
     Ok(all)
 }

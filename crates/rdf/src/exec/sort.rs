@@ -106,14 +106,20 @@ fn ranks(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<u32>> {
     let mut numbers: HashMap<Id, u32> = HashMap::new();
     let mut values: Vec<(Option<Value>, u32)> = Vec::new();
     let mut of_row = Vec::with_capacity(table.len());
+    let held = ctx.held();
     for id in ids(ctx, table, expr)? {
+        let new = values.len();
         let next = values.len() as u32;
         let n = *numbers.entry(id).or_insert_with(|| {
             values.push((of_id(ctx, id), next));
             next
         });
         of_row.push(n);
+        if let [(Some(value), _)] = &values[new..] {
+            ctx.hold(size_of::<Value>() + value::text_bytes(value))?;
+        }
     }
+    ctx.release_to(held);
     values.sort_by(|a, b| value::order(a.0.as_ref(), b.0.as_ref()));
     let mut ranks = vec![0u32; values.len()];
     let mut rank = 0;

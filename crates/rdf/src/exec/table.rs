@@ -1,6 +1,5 @@
 //! Solutions in columns.
 
-use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};
 
 /// A variable of a query, by number.
@@ -259,23 +258,6 @@ impl Table {
             self.columns.iter_mut().for_each(|c| drop(c.drain(..n)));
         }
     }
-
-    /// Fails if this and nothing else would be more than a query may have in memory.
-    pub fn within(&self, limit: usize) -> Result<()> {
-        fits(self.len, self.columns.len(), limit)
-    }
-}
-
-/// Fails if so many rows of so many columns are more than a query may have in memory.
-pub(crate) fn fits(rows: usize, columns: usize, limit: usize) -> Result<()> {
-    if rows.saturating_mul(columns.max(1)).saturating_mul(4) > limit {
-        return Err(Error::Memory {
-            rows,
-            columns,
-            limit,
-        });
-    }
-    Ok(())
 }
 
 pub(crate) fn gather(column: &[Id], rows: &[u32]) -> Vec<Id> {

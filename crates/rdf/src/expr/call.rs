@@ -2,13 +2,36 @@
 
 use super::value::{Value, lexical, text};
 use super::{Expr, Val, boolean};
-use crate::exec::{Context, Row};
+use crate::error::Error;
+use crate::exec::{Context, Row, STRING_BYTES_MAX};
 use oxrdf::{BlankNode, Literal, NamedNode, Term, Variable};
 use spareval::QueryEvaluator;
 use spargebra::algebra::Function;
 use sparopt::algebra::Expression;
 
+/// The result of a call. A string that is too long ends the query.
 pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Option<Val> {
+    let found = called(ctx, row, f, args)?;
+    if let Val::Value(v) = &found {
+        let bytes = super::value::text_bytes(v);
+        ctx.hold_text(bytes)?;
+        fitting(ctx, bytes)?;
+    }
+    Some(found)
+}
+
+/// None if a string would have so many bytes; then the query fails.
+pub(crate) fn fitting(ctx: &Context<'_>, bytes: usize) -> Option<()> {
+    ctx.or_fail(if bytes > STRING_BYTES_MAX {
+        Err(Error::LongString {
+            limit: STRING_BYTES_MAX,
+        })
+    } else {
+        Ok(())
+    })
+}
+
+fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Option<Val> {
     let arg = |i: usize| args.get(i)?.eval(ctx, row);
     let value = |i: usize| arg(i)?.value(ctx);
     // The text of a literal as it was written.
@@ -83,6 +106,8 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
                 let Value::StringLiteral(label) = value(0)? else {
                     return None;
                 };
+                // Each byte of the label becomes two.
+                fitting(ctx, label.len() * 2)?;
                 Val::Value(Value::BlankNode(ctx.labelled(&label, row)))
             }
         },
@@ -104,7 +129,7 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
             let Value::NamedNode(datatype) = value(1)? else {
                 return None;
             };
-            Val::Id(ctx.number(&Literal::new_typed_literal(s, datatype).into()))
+            Val::Value(Term::from(Literal::new_typed_literal(s, datatype)).into())
         }
         Function::UCase | Function::LCase => {
             let change = |s: &str| {
@@ -137,10 +162,20 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
                 Term::BlankNode(_) => return None,
             }))
         }
+        Function::Replace => replace(ctx, row, args)?,
         _ => {
+            let mut bytes = 0;
             let terms: Option<Vec<Term>> = args
                 .iter()
-                .map(|a| a.eval(ctx, row)?.value_or_term(ctx))
+                .map(|a| {
+                    let term = a.eval(ctx, row)?.value_or_term(ctx)?;
+                    bytes += term_bytes(&term);
+                    // Before the function makes one string of all.
+                    if matches!(f, Function::Concat) {
+                        fitting(ctx, bytes)?;
+                    }
+                    Some(term)
+                })
                 .collect();
             Val::Value(library(
                 &Expression::FunctionCall(f.clone(), names(args.len())),
@@ -153,11 +188,74 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
 impl Val {
     /// The term, as it was written if it was.
     pub(crate) fn value_or_term(self, ctx: &Context<'_>) -> Option<Term> {
-        match self {
-            Self::Id(id) => ctx.term(id),
-            Self::Value(v) => Some(v.into()),
-        }
+        let term = match self {
+            Self::Id(id) => ctx.term(id)?,
+            Self::Value(v) => v.into(),
+        };
+        ctx.hold_text(term_bytes(&term))?;
+        Some(term)
     }
+}
+
+/// Bytes of a term's text.
+fn term_bytes(term: &Term) -> usize {
+    match term {
+        Term::NamedNode(n) => n.as_str().len(),
+        Term::BlankNode(n) => n.as_str().len(),
+        Term::Literal(l) => l.value().len(),
+    }
+}
+
+/// `REPLACE`: each match of a pattern replaced by a text in which `$1` is a group of it. The text grows by as much as one likes,
+/// so it is measured while it is made.
+fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
+    let value = |i: usize| args.get(i)?.eval(ctx, row)?.value(ctx);
+    let string = |i: usize| match value(i)? {
+        Value::StringLiteral(s) => Some(s),
+        _ => None,
+    };
+    let (subject, language) = match value(0)? {
+        Value::StringLiteral(s) => (s, None),
+        Value::LangStringLiteral { value, language } => (value, Some(language)),
+        _ => return None,
+    };
+    let (pattern, with) = (string(1)?, string(2)?);
+    let flags = if args.len() > 3 {
+        string(3)?
+    } else {
+        String::new()
+    };
+    let done = ctx.regex(&pattern, &flags, |regex| {
+        let mut done = String::new();
+        let mut from = 0;
+        for groups in regex.captures_iter(&subject) {
+            let Some(whole) = groups.get(0) else { continue };
+            done.push_str(subject.get(from..whole.start())?);
+            let before = done.len();
+            // A group may stand in the text as often as two bytes do.
+            fitting(ctx, before + expanded(&groups, &with))?;
+            groups.expand(&with, &mut done);
+            from = whole.end();
+            ctx.hold_text(done.len() - before)?;
+            fitting(ctx, done.len())?;
+        }
+        done.push_str(subject.get(from..)?);
+        Some(done)
+    })??;
+    Some(Val::Value(match language {
+        None => text(done),
+        Some(language) => Value::LangStringLiteral {
+            value: done,
+            language,
+        },
+    }))
+}
+
+/// Bytes that a replacement has at most: its own, and the longest group wherever it names one.
+fn expanded(groups: &regex::Captures<'_>, with: &str) -> usize {
+    let names = with.bytes().filter(|b| *b == b'$').count();
+    let longest = groups.get(0).map_or(0, |whole| whole.len());
+    with.len().saturating_add(names.saturating_mul(longest))
 }
 
 fn variable(i: usize) -> Variable {

@@ -79,9 +79,25 @@ pub(crate) enum Val {
 
 impl Val {
     pub(crate) fn value(self, ctx: &Context<'_>) -> Option<Value> {
+        let value = match self {
+            Self::Value(v) => v,
+            Self::Id(id) => of_id(ctx, id)?,
+        };
+        ctx.hold_text(value::text_bytes(&value))?;
+        Some(value)
+    }
+
+    /// Bytes of its text, where that can be long.
+    pub(crate) fn text_bytes(&self, ctx: &Context<'_>) -> usize {
         match self {
-            Self::Value(v) => Some(v),
-            Self::Id(id) => of_id(ctx, id),
+            Self::Id(id) if id::value(*id).is_some() => 0,
+            Self::Id(id) => ctx
+                .with_parts(*id, |p| match p {
+                    Parts::Stored(_, tail) => tail.len(),
+                    Parts::Inline(_) => 0,
+                })
+                .unwrap_or(0),
+            Self::Value(v) => value::text_bytes(v),
         }
     }
 
@@ -110,6 +126,14 @@ fn boolean(b: bool) -> Val {
 impl Expr {
     /// Its value for a solution; `None` is an error or no value.
     pub(crate) fn eval(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<Val> {
+        // What it had in hand is counted no more; who takes the result counts that.
+        let held = ctx.held();
+        let found = self.eval_held(ctx, row);
+        ctx.release_to(held);
+        found
+    }
+
+    fn eval_held(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<Val> {
         match self {
             Self::Const(id) => Some(Val::Id(*id)),
             Self::Var(v) => match row.get(*v) {
@@ -156,6 +180,13 @@ impl Expr {
 
     /// Its effective boolean value.
     pub(crate) fn truth(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<bool> {
+        let held = ctx.held();
+        let found = self.truth_held(ctx, row);
+        ctx.release_to(held);
+        found
+    }
+
+    fn truth_held(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<bool> {
         match self {
             Self::Or(list) => {
                 let mut error = false;
@@ -181,7 +212,11 @@ impl Expr {
             }
             Self::Not(e) => e.truth(ctx, row).map(|b| !b),
             Self::Equal(a, b) => equal(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?),
-            Self::SameTerm(a, b) => Some(a.eval(ctx, row)?.id(ctx) == b.eval(ctx, row)?.id(ctx)),
+            Self::SameTerm(a, b) => Some(match (a.eval(ctx, row)?, b.eval(ctx, row)?) {
+                (Val::Id(a), Val::Id(b)) => a == b,
+                // Nothing that is only compared gets a number: numbers stay.
+                (a, b) => a.value_or_term(ctx)? == b.value_or_term(ctx)?,
+            }),
             Self::Compare(op, a, b) => {
                 compare(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?).map(|o| op.holds(o))
             }

@@ -313,6 +313,18 @@ pub(crate) fn join_key(value: &Value) -> Option<u64> {
     number(value).map(|n| f64::from(n.double()).to_bits())
 }
 
+/// Bytes of its text, where that can be long.
+pub(crate) fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::NamedNode(n) => n.as_str().len(),
+        Value::BlankNode(n) => n.as_str().len(),
+        Value::StringLiteral(s) => s.len(),
+        Value::LangStringLiteral { value, language } => value.len() + language.len(),
+        Value::OtherTypedLiteral { value, datatype } => value.len() + datatype.as_str().len(),
+        _ => 0,
+    }
+}
+
 /// A plain literal.
 pub(crate) fn text(value: impl Into<String>) -> Value {
     Value::StringLiteral(value.into())

@@ -2,11 +2,11 @@
 //! leave equals what a closure from the beginning gives.
 
 use super::{Inference, Limits};
+use crate::RdfFormat;
 use crate::dictionary::Key;
 use crate::id::{Id, UNBOUND};
 use crate::parse::Loader;
 use crate::quads::{Dataset, Quad};
-use oxrdfio::RdfFormat;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 

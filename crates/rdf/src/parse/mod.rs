@@ -3,18 +3,19 @@
 mod block;
 mod lines;
 mod part;
+pub(crate) mod rdfxml;
 mod unnamed;
 
 pub use part::Part;
 
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
+use crate::format::{Quads, RdfFormat};
 use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, pack};
 use block::{Block, Odd, Place, Workers, by_library, number};
 use lines::{Cut, Line};
 use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term};
-use oxrdfio::{RdfFormat, RdfParser};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::Read;
@@ -295,37 +296,35 @@ impl<'a> Loader<'a> {
         format: RdfFormat,
         base: Option<&str>,
     ) -> Result<()> {
-        let mut parser = RdfParser::from_format(format);
-        if let Some(base) = base {
-            parser = parser.with_base_iri(base).map_err(|e| {
-                data_error(
-                    name.to_owned(),
-                    format!("the base IRI {base} is wrong: {e}"),
-                )
-            })?;
-        }
+        let quads = Quads::of(from, format, base).map_err(|e| {
+            let base = base.unwrap_or_default();
+            data_error(
+                name.to_owned(),
+                format!("the base IRI {base} is wrong: {e}"),
+            )
+        })?;
         let mut unnamed = Unnamed::default();
-        for quad in parser.for_reader(from) {
+        for quad in quads {
             match quad {
                 Ok(mut quad) => {
                     unnamed.settle(&mut quad);
                     self.add_quad(&quad)?;
                 }
-                Err(oxrdfio::RdfParseError::Syntax(e)) => {
-                    let place = match e.location() {
-                        Some(l) => format!("{name}:{}:{}", l.start.line + 1, l.start.column + 1),
+                Err(wrong) if wrong.io => {
+                    return Err(data_error(name.to_owned(), wrong.message));
+                }
+                Err(wrong) => {
+                    let place = match wrong.at {
+                        Some((line, column)) => format!("{name}:{line}:{column}"),
                         None => name.to_owned(),
                     };
                     // The library goes on at the next statement where the format allows it.
-                    let said = e.to_string();
+                    let said = wrong.message;
                     self.skip(place, if said.contains("LoadDocumentCallback") {
                         "a context of JSON-LD lies elsewhere, and nothing is fetched: write it into the file".into()
                     } else {
                         said
                     })?;
-                }
-                Err(oxrdfio::RdfParseError::Io(e)) => {
-                    return Err(data_error(name.to_owned(), e.to_string()));
                 }
             }
             if self.loaded.read.is_multiple_of(1 << 16) {

@@ -86,8 +86,8 @@ impl Dataset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RdfFormat;
     use crate::parse::Loader;
-    use oxrdfio::RdfFormat;
 
     fn read(text: &str) -> Dataset {
         let mut loader = Loader::new(Dataset::default(), "b", false);

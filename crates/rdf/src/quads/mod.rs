@@ -12,8 +12,11 @@ pub use predicate::{Index, Predicate};
 
 use crate::dictionary::Dictionary;
 use crate::id::{Id, UNBOUND};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Names of graphs that a message has.
+const SHOWN_MAX: usize = 5;
 
 /// A quad in numbers: subject, predicate, object, graph (0: the default one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -210,17 +213,19 @@ impl Dataset {
         self.named.keys().copied()
     }
 
-    /// The first named graphs, for messages that name one which is not there.
+    /// The first named graphs by their names, for messages that name one which is not there.
     pub fn show_names(&self) -> String {
-        let some: Vec<String> = self
-            .names()
-            .take(5)
-            .filter_map(|g| self.dictionary.term(g))
-            .map(|t| t.to_string())
-            .collect();
+        let mut some = BTreeSet::new();
+        for name in self.names().filter_map(|g| self.dictionary.term(g)) {
+            some.insert(name.to_string());
+            if some.len() > SHOWN_MAX {
+                some.pop_last();
+            }
+        }
         if some.is_empty() {
             "; there are no named graphs".into()
         } else {
+            let some: Vec<String> = some.into_iter().collect();
             format!("; there are {}", some.join(", "))
         }
     }

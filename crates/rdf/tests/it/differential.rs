@@ -5,7 +5,6 @@ use crate::generator::{data, request};
 use crate::{load, options};
 use esker_rdf::{Dataset, Format, Found, query};
 use oxrdf::{Dataset as Quads, Term};
-use oxrdfio::{RdfFormat, RdfParser};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use spareval::{QueryEvaluator, QueryResults};
@@ -72,7 +71,7 @@ fn theirs(data: &Quads, text: &str) -> Vec<String> {
 fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
     // What the grammar refuses (a variable that is bound twice) is no test.
     prop_assume!(SparqlParser::new().parse_query(text).is_ok());
-    let quads: Quads = RdfParser::from_format(RdfFormat::TriG)
+    let quads: Quads = oxttl::TriGParser::new()
         .for_slice(data.as_bytes())
         .map(Result::unwrap)
         .collect();

@@ -3,6 +3,7 @@
 use crate::any;
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, JsonLdProfileSet, RdfFormat};
+use std::fmt::Write as _;
 
 const LINES: &str = r#"<http://e/a> <http://e/p> "x\ty\u00e9"@en-GB <http://e/g> .
 _:b1 <http://e/p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> . # a comment
@@ -222,4 +223,77 @@ fn a_context_elsewhere_is_not_fetched() {
             .to_string()
             .contains("write it into the file")
     );
+}
+
+/// Reads RDF/XML whose document type has these declarations, with a value of this text.
+fn with_entities(declarations: &str, value: &str) -> Result<Dataset, String> {
+    let text = format!(
+        "<?xml version=\"1.0\"?>\n<!DOCTYPE rdf:RDF [\n{declarations}]>\n\
+         <rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\" xmlns:e=\"http://e/\">\n\
+         <rdf:Description rdf:about=\"http://e/a\"><e:p>{value}</e:p></rdf:Description></rdf:RDF>"
+    );
+    let mut loader = Loader::new(Dataset::default(), "t", false);
+    let from = &mut text.as_bytes();
+    match loader.read("x", from, RdfFormat::RdfXml, None, None) {
+        Ok(()) => Ok(loader.finish().0),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Entities that stand for 10^9 bytes and more are refused before memory is used.
+#[test]
+fn an_entity_bomb_is_refused() {
+    let mut bomb = String::from("<!ENTITY e0 \"0123456789\">\n");
+    for n in 1..12 {
+        let before = format!("&e{};", n - 1).repeat(10);
+        let _ = writeln!(bomb, "<!ENTITY e{n} \"{before}\">");
+    }
+    let said = with_entities(&bomb, "&e11;").unwrap_err();
+    assert!(
+        said.contains("entities of this document stand for"),
+        "{said}"
+    );
+    // Entities that stand for nothing take time all the same.
+    let nothing = bomb.replace("0123456789", "");
+    let said = with_entities(&nothing, "&e11;").unwrap_err();
+    assert!(
+        said.contains("entities of this document stand for"),
+        "{said}"
+    );
+    // One long entity that is used many times.
+    let long = format!("<!ENTITY long \"{}\">", "x".repeat(1 << 19));
+    let said = with_entities(&long, &"&long;".repeat(1000)).unwrap_err();
+    assert!(
+        said.contains("entities of this document stand for"),
+        "{said}"
+    );
+    let said = with_entities("<!ENTITY a \"&b;\"><!ENTITY b \"&a;\">", "&a;").unwrap_err();
+    assert!(said.contains("stands in itself"), "{said}");
+    let said = with_entities("<!ENTITY a SYSTEM \"file:///etc/passwd\">", "&a;").unwrap_err();
+    assert!(said.contains("nothing is fetched"), "{said}");
+    let long = format!("<!ENTITY long \"{}\">", "x".repeat(2 << 20));
+    let said = with_entities(&long, "").unwrap_err();
+    assert!(said.contains("too many entities"), "{said}");
+}
+
+/// Ontologies name their namespaces by entities, also in declarations of namespaces.
+#[test]
+fn short_entities_are_read() {
+    let declared =
+        "<!ENTITY e \"http://e/\">\n<!ENTITY b '&e;b'>\n<!-- <!ENTITY x> -->\n<!ELEMENT a ANY>\n";
+    let data = with_entities(declared, "&b; &amp; &#x41;").unwrap();
+    let mut out = Vec::new();
+    esker_rdf::dump(&data, None, RdfFormat::NQuads, &mut out).unwrap();
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "<http://e/a> <http://e/p> \"http://e/b & A\" .\n"
+    );
+    let text = "<!DOCTYPE r [<!ENTITY rdf \"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"><!ENTITY e \"http://e/\">]>\
+        <r:RDF xmlns:r=\"&rdf;\" xmlns=\"&e;\"><C r:about=\"&e;a\"><p r:datatype=\"&e;t\">1</p></C></r:RDF>";
+    let mut loader = Loader::new(Dataset::default(), "t", false);
+    let from = &mut text.as_bytes();
+    loader
+        .read("x", from, RdfFormat::RdfXml, None, None)
+        .unwrap();
+    assert_eq!(loader.finish().0.len(), 2);
 }

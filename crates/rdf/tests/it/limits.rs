@@ -358,3 +358,185 @@ fn the_longest_chains_end_nothing() {
         }
     });
 }
+
+/// The text that a query doubles so often, each time by another function's help or none.
+fn doubled(times: usize, double: impl Fn(&str) -> String) -> String {
+    let mut text = "SELECT (STRLEN(?x0) AS ?n) { BIND(\"aaaaaaaaaa\" AS ?x0)".to_owned();
+    for i in 1..=times {
+        let _ = write!(text, " BIND({} AS ?x{i})", double(&format!("?x{}", i - 1)));
+    }
+    text.replace("STRLEN(?x0)", &format!("STRLEN(?x{times})")) + " }"
+}
+
+/// Strings grow by functions, aggregates and replacements. No text of a query may make more than there is memory.
+#[test]
+fn strings_end_at_their_limit() {
+    let data = load(&numbers(100));
+    for memory in [4usize << 30, 16 << 20] {
+        let mut options = options();
+        options.memory = memory;
+        let fails = |text: &str| {
+            let outcome = query(&data, text, None, None, false, &options);
+            let e = outcome.map(|a| a.len()).unwrap_err();
+            assert!(
+                matches!(e, Error::LongString { .. } | Error::MemoryOfStrings { .. }),
+                "{}: {e}",
+                &text[..text.len().min(200)]
+            );
+        };
+        fails(&doubled(35, |x| format!("CONCAT({x}, {x})")));
+        fails(&doubled(35, |x| format!("REPLACE({x}, \"a\", \"aa\")")));
+        fails(&doubled(35, |x| {
+            format!("REPLACE({x}, \"(.*)\", \"$1$1\")")
+        }));
+        fails(&doubled(35, |x| format!("STR(CONCAT({x}, LCASE({x})))")));
+        fails(&doubled(35, |x| {
+            format!("STRLANG(CONCAT(STR({x}), STR({x})), \"en\")")
+        }));
+        fails(&doubled(35, |x| {
+            format!("STRDT(CONCAT(STR({x}), STR({x})), <http://e/t>)")
+        }));
+        fails(&doubled(35, |x| {
+            format!("IRI(CONCAT(\"http://e/\", STR({x}), STR({x})))")
+        }));
+        // Each percent sign becomes three characters.
+        let percent =
+            doubled(20, |x| format!("CONCAT({x}, {x})")).replacen("aaaaaaaaaa", "%%%%%%%%%%", 1);
+        fails(&(percent.trim_end_matches('}').to_owned() + " BIND(ENCODE_FOR_URI(?x20) AS ?y) }"));
+        // A million copies of a text of some megabytes.
+        let long = doubled(18, |x| format!("CONCAT({x}, {x})"));
+        fails(
+            &(long.trim_end_matches('}').to_owned() + " BIND(REPLACE(?x18, \"a\", ?x18) AS ?y) }"),
+        );
+        // A text that names what was found a hundred thousand times.
+        let names =
+            doubled(15, |x| format!("CONCAT({x}, {x})")).replacen("aaaaaaaaaa", "$0$0$0$0$0", 1);
+        let found = "b".repeat(200);
+        fails(
+            &(names.trim_end_matches('}').to_owned()
+                + &format!(" BIND(REPLACE(\"{found}\", \"b+\", ?x15) AS ?y) }}")),
+        );
+        // Each of ten thousand rows adds ten kilobytes.
+        let some = doubled(10, |x| format!("CONCAT({x}, {x})"));
+        let some = some.replace("(STRLEN(?x10) AS ?n)", "(STRLEN(GROUP_CONCAT(?x10)) AS ?n)");
+        fails(
+            &(some.trim_end_matches('}').to_owned() + " ?a <http://e/p> ?b . ?c <http://e/p> ?d }"),
+        );
+    }
+}
+
+/// Strings that are short enough each, in more rows than there is memory for.
+#[test]
+fn all_strings_together_end_at_the_limit_of_memory() {
+    let data = load(&numbers(100));
+    let mut options = options();
+    options.memory = 32 << 20;
+    let many = doubled(10, |x| format!("CONCAT({x}, {x})"));
+    let text = many.trim_end_matches('}').to_owned()
+        + " ?a <http://e/p> ?b BIND(CONCAT(?x10, STR(?a)) AS ?y) }";
+    for threads in [1, 3] {
+        (options.threads, options.many) = (threads, 100);
+        let product = text
+            .replace(
+                " ?a <http://e/p> ?b ",
+                " ?a <http://e/p> ?b . ?c <http://e/p> ?d BIND(STR(?d) AS ?e) ",
+            )
+            .replace("STR(?a))", "STR(?a), ?e)");
+        let outcome = query(&data, &product, None, None, false, &options);
+        assert!(
+            matches!(outcome, Err(Error::MemoryOfStrings { .. })),
+            "{:?}",
+            outcome.map(|a| a.len())
+        );
+        // What fits is answered.
+        assert_eq!(
+            query(&data, &text, None, None, false, &options)
+                .unwrap()
+                .len(),
+            100
+        );
+        // What is only compared is not kept.
+        let compared = text
+            .replace("SELECT (STRLEN(?x10) AS ?n)", "SELECT ?a")
+            .replace(
+                "BIND(CONCAT(?x10, STR(?a)) AS ?y)",
+                ". ?c <http://e/p> ?d FILTER(SAMETERM(CONCAT(?x9, STR(?a), STR(?d)), \"\"))",
+            );
+        assert_eq!(
+            query(&data, &compared, None, None, false, &options)
+                .unwrap()
+                .len(),
+            0
+        );
+    }
+}
+
+/// A path of steps that each can be taken in two ways: every way is an answer.
+#[test]
+fn the_ways_of_a_path_end_at_the_limit_of_memory() {
+    let data = load("<http://e/a> <http://e/p> <http://e/a> .");
+    let mut options = options();
+    options.memory = 16 << 20;
+    let step = vec!["(<http://e/p>|<http://e/p>|^<http://e/p>)"; 35].join("/");
+    for text in [
+        format!("SELECT * {{ ?a {step} ?b }}"),
+        format!("SELECT * {{ ?a ({step})|<http://e/q> ?b }}"),
+    ] {
+        let outcome = query(&data, &text, None, None, false, &options);
+        assert!(
+            matches!(outcome, Err(Error::Memory { .. })),
+            "{:?}",
+            outcome.map(|a| a.len())
+        );
+    }
+}
+
+/// Regular expressions may be computed, a new one for each row, and be long.
+#[test]
+fn regular_expressions_have_a_length() {
+    let data = load(&numbers(300));
+    let options = options();
+    let long = doubled(12, |x| format!("CONCAT({x}, {x})"));
+    let text = long.trim_end_matches('}').to_owned() + " FILTER(REGEX(\"b\", ?x12)) }";
+    let outcome = query(&data, &text, None, None, false, &options);
+    assert!(
+        matches!(outcome, Err(Error::LongPattern { .. })),
+        "{:?}",
+        outcome.map(|a| a.len())
+    );
+    let each = "SELECT ?x { ?a <http://e/p> ?x FILTER(REGEX(STR(?x), CONCAT(\"^(\", STR(?x), \"){1,9}$\"))) }";
+    assert_eq!(
+        query(&data, each, None, None, false, &options)
+            .unwrap()
+            .len(),
+        300
+    );
+}
+
+/// Tables that are in use at once count together, and the host is told what a query has in memory.
+#[test]
+fn the_host_is_told_of_memory_and_may_refuse() {
+    let data = load(&numbers(1000));
+    let most = AtomicUsize::new(0);
+    let told = |bytes: usize| {
+        most.fetch_max(bytes, Ordering::Relaxed);
+        bytes < 12 << 20
+    };
+    let mut options = options();
+    options.grows = &told;
+    let count = "SELECT ?a ?b { ?a <http://e/p> ?x . ?b <http://e/p> ?y }";
+    assert_eq!(
+        query(&data, count, None, None, false, &options)
+            .unwrap()
+            .len(),
+        1_000_000
+    );
+    assert!(most.load(Ordering::Relaxed) >= 8_000_000);
+    let more = "SELECT * { { ?a <http://e/p> ?x . ?b <http://e/p> ?y } UNION { ?c <http://e/p> ?x . ?d <http://e/p> ?y } }";
+    let outcome = query(&data, more, None, None, false, &options);
+    assert!(
+        matches!(outcome, Err(Error::MemoryOfAll)),
+        "{:?}",
+        outcome.map(|a| a.len())
+    );
+}

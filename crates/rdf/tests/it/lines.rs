@@ -97,7 +97,7 @@ fn lines_are_read_alike_on_any_number_of_threads() {
         if wrong.contains(&(n as u64 + 1)) {
             continue;
         }
-        for quad in oxrdfio::RdfParser::from_format(RdfFormat::NQuads).for_slice(line) {
+        for quad in oxttl::NQuadsParser::new().for_slice(line) {
             theirs.insert(format!("{} .", quad.unwrap()));
         }
     }

@@ -5,14 +5,15 @@ use crate::options;
 use crate::w3c_misses::{LEFT_OUT, is_miss, is_of_1_2};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::Loader;
-use esker_rdf::{Answer, Dataset, Format, Found, RdfFormat, log, query, syntax, update};
+use esker_rdf::{
+    Answer, Dataset, Format, Found, Quads as RdfQuads, RdfFormat, Results, Solutions, log, query,
+    read_results, syntax, update,
+};
 use oxrdf::dataset::CanonicalizationAlgorithm;
 use oxrdf::{
     BlankNode, Dataset as Quads, Graph, GraphName, Literal, NamedNode, NamedNodeRef,
     NamedOrBlankNode, NamedOrBlankNodeRef, Quad, Term, TermRef, Triple,
 };
-use oxrdfio::RdfParser;
-use sparesults::{QueryResultsFormat, QueryResultsParser, SliceQueryResultsParserOutput};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -99,13 +100,9 @@ impl Suite {
     }
 
     fn graph(&self, url: &str) -> Result<Graph, String> {
-        let parser = RdfParser::from_format(format_of(url))
-            .with_base_iri(url)
-            .map_err(text)?
-            .without_named_graphs();
         let bytes = self.bytes(url)?;
         let mut g = Graph::new();
-        for quad in parser.for_slice(&bytes) {
+        for quad in RdfQuads::of(&*bytes, format_of(url), Some(url))? {
             let quad = quad.map_err(|e| format!("{url}: {e}"))?;
             g.insert(&Triple::from(quad));
         }
@@ -344,19 +341,15 @@ impl Suite {
             };
         }
         let theirs = match extension {
-            "srx" => parse_results(&bytes, QueryResultsFormat::Xml)?,
-            "srj" => parse_results(&bytes, QueryResultsFormat::Json)?,
-            "tsv" => parse_results(&bytes, QueryResultsFormat::Tsv)?,
+            "srx" => parse_results(&bytes, Format::Xml)?,
+            "srj" => parse_results(&bytes, Format::Json)?,
+            "tsv" => parse_results(&bytes, Format::Tsv)?,
             _ => result_graph(&self.graph(expected)?),
         };
-        for (format, theirs_format) in [
-            (Format::Json, QueryResultsFormat::Json),
-            (Format::Xml, QueryResultsFormat::Xml),
-            (Format::Tsv, QueryResultsFormat::Tsv),
-        ] {
+        for format in [Format::Json, Format::Xml, Format::Tsv] {
             let mut out = Vec::new();
             answer.write(format, &mut out).unwrap();
-            let ours = parse_results(&out, theirs_format)?;
+            let ours = parse_results(&out, format)?;
             same(&ours, &theirs).map_err(|e| format!("{format:?}: {e}"))?;
         }
         Ok(())
@@ -496,40 +489,64 @@ fn normal(quads: &Quads) -> Quads {
 }
 
 /// Solutions as quads: a row is a blank node, a value its property.
-fn parse_results(bytes: &[u8], format: QueryResultsFormat) -> Result<Quads, String> {
+fn parse_results(bytes: &[u8], format: Format) -> Result<Quads, String> {
     let mut out = Quads::new();
-    match QueryResultsParser::from_format(format)
-        .for_slice(bytes)
-        .map_err(text)?
-    {
-        SliceQueryResultsParserOutput::Boolean(b) => {
-            out.insert(&Quad::new(
-                iri(RS, "x"),
-                iri(RS, "boolean"),
-                Literal::from(b),
-                GraphName::DefaultGraph,
-            ));
-        }
-        SliceQueryResultsParserOutput::Solutions(solutions) => {
-            for v in solutions.variables() {
-                out.insert(&Quad::new(
-                    iri(RS, "x"),
-                    iri(RS, "variable"),
-                    Literal::from(v.as_str()),
-                    GraphName::DefaultGraph,
-                ));
+    let results = match format {
+        Format::Tsv => tsv(bytes)?,
+        Format::Xml => read_results("application/sparql-results+xml", bytes, usize::MAX)?,
+        _ => read_results("application/sparql-results+json", bytes, usize::MAX)?,
+    };
+    let mut say = |property: &str, value: Literal| {
+        let property = iri(RS, property);
+        let graph = GraphName::DefaultGraph;
+        out.insert(&Quad::new(iri(RS, "x"), property, value, graph));
+    };
+    match results {
+        Results::Truth(b) => say("boolean", Literal::from(b)),
+        Results::Solutions(Solutions { names, rows }) => {
+            for name in &names {
+                say("variable", Literal::from(name.as_str()));
             }
-            for (i, s) in solutions.enumerate() {
-                let s = s.map_err(text)?;
-                let row: Vec<(String, Term)> = s
+            for (i, row) in rows.into_iter().enumerate() {
+                let row: Vec<(String, Term)> = names
                     .iter()
-                    .map(|(v, t)| (v.as_str().to_owned(), t.clone()))
+                    .zip(row)
+                    .filter_map(|(name, value)| Some((name.clone(), value?)))
                     .collect();
                 row_quads(i, &row, &mut out);
             }
         }
     }
     Ok(out)
+}
+
+/// Tab-separated results: each value is a term of Turtle.
+fn tsv(bytes: &[u8]) -> Result<Results, String> {
+    let text = std::str::from_utf8(bytes).map_err(text)?;
+    let mut lines = text.lines();
+    let head = lines.next().unwrap_or_default();
+    if matches!(head.trim(), "true" | "false") {
+        return Ok(Results::Truth(head.trim() == "true"));
+    }
+    let names = head
+        .split('\t')
+        .filter_map(|n| n.strip_prefix('?'))
+        .map(str::to_owned)
+        .collect();
+    let term = |cell: &str| -> Result<Option<Term>, String> {
+        if cell.is_empty() {
+            return Ok(None);
+        }
+        let document = format!("<urn:s> <urn:p> {cell} .");
+        let mut triples = oxttl::TurtleParser::new().for_slice(&document);
+        let triple = triples.next().ok_or("no term")?.map_err(self::text)?;
+        Ok(Some(triple.object))
+    };
+    let rows = lines.map(|line| line.split('\t').map(term).collect());
+    Ok(Results::Solutions(Solutions {
+        names,
+        rows: rows.collect::<Result<_, String>>()?,
+    }))
 }
 
 fn row_quads(i: usize, row: &[(String, Term)], out: &mut Quads) {

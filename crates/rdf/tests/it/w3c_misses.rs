@@ -15,11 +15,6 @@ const MISSES: &[(&str, &str)] = &[
         "the parser does not take the longest token there",
     ),
     (
-        "xml-canon-test001",
-        "the parser keeps XML literals as they are written, not in canonical form",
-    ),
-    ("xml-canon-test002", "the same"),
-    (
         "sparql12/grouping/select-variable-reuse",
         "the parser refuses the name of an aggregate in a later expression of the same SELECT",
     ),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use esker_model::{Op, Schema, Value};
-use esker_record::{Ended, Found, Run, Spool, Types, batch, git, new_id};
+use esker_record::{Ended, Found, Run, Spool, Types, Which, batch, git, new_id};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::process::Command;
 fn run(number: u32) -> Run {
     let start = 1_772_366_400_000_000_000 + i64::from(number);
     Run {
-        id: new_id(start, "n1", number),
+        id: new_id(start, "n1", number, 0),
         target: "lab.esker".into(),
         name: "wrf".into(),
         command: vec!["./wrf.exe".into(), "namelist.input".into()],
@@ -43,10 +43,10 @@ fn a_run_is_in_the_spool_from_its_beginning_to_its_delivery() {
     let done = ended(first);
     let path = entry.end(&done).unwrap();
     let found = spool.read().unwrap();
-    let [Found::Run(got, at)] = &found[..] else {
+    let [Found::Run(got)] = &found[..] else {
         panic!("{found:?}");
     };
-    assert_eq!((&**got, at), (&done, &path));
+    assert_eq!((&*got.run, &got.path), (&done, &path));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_run_whose_process_is_gone_was_killed() {
     };
     let killed = found
         .iter()
-        .filter(|f| matches!(f, Found::Run(run, _) if said(run).starts_with("killed")));
+        .filter(|f| matches!(f, Found::Run(found) if said(&found.run).starts_with("killed")));
     assert_eq!(killed.count(), 2, "{found:?}");
     assert_eq!(
         found
@@ -143,7 +143,7 @@ fn runs_that_have_ended_are_found_without_looking_at_others() {
     spool.begin(&run(8)).unwrap().end(&done).unwrap();
     let found = spool.ended().unwrap();
     assert!(
-        matches!(&found[..], [Found::Run(run, _)] if **run == done),
+        matches!(&found[..], [Found::Run(found)] if *found.run == done),
         "{found:?}"
     );
     assert_eq!(spool.read().unwrap().len(), 2);
@@ -169,7 +169,7 @@ fn a_thousand_tasks_share_a_spool() {
     let mut ids: Vec<_> = found
         .iter()
         .filter_map(|f| match f {
-            Found::Run(run, _) => Some(run.id.clone()),
+            Found::Run(found) => Some(found.run.id.clone()),
             _ => None,
         })
         .collect();
@@ -189,8 +189,8 @@ fn a_batch_says_all_of_a_run_and_the_same_again() {
         ..esker_record::Use::default()
     });
     let types = Types::resolve(&Schema::default()).unwrap();
-    let made = batch(&all, &types);
-    assert_eq!(made.mutations, batch(&all, &types).mutations);
+    let made = batch(&all, &types).unwrap();
+    assert_eq!(made.mutations, batch(&all, &types).unwrap().mutations);
     let edges = made
         .mutations
         .iter()
@@ -210,7 +210,7 @@ fn a_batch_says_all_of_a_run_and_the_same_again() {
         size: Some(7),
         ..esker_record::Use::default()
     });
-    let exe = batch(&all, &types).mutations.into_iter().any(|m| {
+    let exe = batch(&all, &types).unwrap().mutations.into_iter().any(|m| {
         matches!(m.op, Op::PutEdge { properties, .. } if properties.get("size") == Some(&Value::I64(7)))
     });
     assert!(exe);
@@ -221,7 +221,7 @@ fn a_batch_says_all_of_a_run_and_the_same_again() {
         &Value::List(vec![Value::String("k=3".into())])
     ));
     // One that has not ended says the same of its beginning.
-    let open = batch(&Run { ended: None, ..all }, &types);
+    let open = batch(&Run { ended: None, ..all }, &types).unwrap();
     assert!(made.mutations.starts_with(&open.mutations));
 }
 
@@ -263,6 +263,202 @@ fn the_state_of_a_source_tree_is_gits_own() {
     assert_eq!(git(dir.path()).unwrap().branch, None);
 }
 
+#[test]
+fn a_source_tree_starts_no_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let call = |words: &[&str]| {
+        let out = Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b"])
+            .args(words)
+            .current_dir(&tree)
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+    };
+    let started = dir.path().join("started");
+    let program = dir.path().join("program");
+    let script = format!("#!/bin/sh\ntouch {}\n", started.display());
+    fs::write(&program, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, mode).unwrap();
+    call(&["init", "-q"]);
+    fs::write(tree.join("a"), "1").unwrap();
+    call(&["add", "a"]);
+    call(&["commit", "-qm", "a"]);
+    fs::write(tree.join("a"), "2").unwrap();
+    call(&["config", "core.fsmonitor", program.to_str().unwrap()]);
+    assert_eq!(git(&tree).unwrap().dirty, Some(true));
+    assert!(!started.exists());
+    // Of another user's tree only files are read: its filters are programs, too.
+    if is_root() {
+        call(&["config", "--unset", "core.fsmonitor"]);
+        call(&["config", "filter.x.clean", program.to_str().unwrap()]);
+        fs::write(tree.join(".gitattributes"), "a filter=x\n").unwrap();
+        fs::write(tree.join("a"), "3").unwrap();
+        let all = Command::new("chown")
+            .args(["-R", "7002"])
+            .arg(&tree)
+            .status();
+        assert!(all.unwrap().success());
+        let state = git(&tree).unwrap();
+        assert_eq!((state.commit.len(), state.dirty), (40, None));
+        assert!(!started.exists());
+    }
+}
+
+/// Another user's number; only root can give files away.
+const OTHER: u32 = 7002;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn whose_a_run_is_does_not_change_with_its_name() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let spool = Spool::new(dir.path());
+    // It says that user 0 ran it, and is another user's, who removes it as soon as it was read.
+    let path = spool.begin(&run(9)).unwrap().end(&ended(run(9))).unwrap();
+    std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).unwrap();
+    let mut look = spool.look(Which::All).unwrap();
+    let Some(Found::Run(waiting)) = look.next() else {
+        panic!("it is not read");
+    };
+    fs::remove_file(&path).unwrap();
+    assert_eq!(waiting.owner, OTHER);
+    let why = waiting.check_owner().unwrap_err();
+    assert!(why.contains("its file is user 7002's"), "{why}");
+    // Another file by that name stays.
+    fs::write(&path, "another").unwrap();
+    waiting.remove().unwrap();
+    assert!(path.exists());
+}
+
+#[test]
+fn what_is_no_file_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::os::unix::fs::symlink("/dev/zero", at("a.done")).unwrap();
+    let made = Command::new("mkfifo").arg(at("b.done")).status().unwrap();
+    assert!(made.success());
+    let _socket = std::os::unix::net::UnixListener::bind(at("c.done")).unwrap();
+    fs::File::create(at("d.done"))
+        .unwrap()
+        .set_len(65 << 20)
+        .unwrap();
+    let mut kinds = vec!["a symbolic link", "a named pipe", "a socket", "too large"];
+    if is_root() {
+        let mut make = Command::new("mknod");
+        make.arg(at("e.done")).args(["c", "1", "5"]);
+        // Some containers make no devices.
+        if make.status().unwrap().success() {
+            kinds.push("a device");
+        }
+    }
+    let found = Spool::new(dir.path()).read().unwrap();
+    assert_eq!(found.len(), kinds.len(), "{found:?}");
+    for (found, kind) in found.iter().zip(kinds) {
+        assert!(
+            matches!(found, Found::Broken(_, why) if why.contains(kind)),
+            "{kind}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn files_of_others_are_not_opened_for_whoever_wants_their_own() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let spool = Spool::new(dir.path());
+    let path = spool.begin(&run(1)).unwrap().end(&ended(run(1))).unwrap();
+    spool.begin(&run(2)).unwrap().end(&ended(run(2))).unwrap();
+    std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).unwrap();
+    let found: Vec<Found> = spool.look(Which::All).unwrap().only_of(0).collect();
+    assert!(
+        matches!(&found[..], [Found::Other(at, OTHER), Found::Run(_)] if *at == path),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn the_folder_aside_is_no_link_and_nobody_elses() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = Spool::new(dir.path().join("spool"));
+    fs::create_dir_all(spool.folder()).unwrap();
+    fs::create_dir(dir.path().join("elsewhere")).unwrap();
+    let broken = spool.folder().join("x.done");
+    fs::write(&broken, "torn").unwrap();
+    let aside = spool.folder().join("aside");
+    std::os::unix::fs::symlink("../elsewhere", &aside).unwrap();
+    spool.aside(&broken).unwrap_err();
+    fs::remove_file(&aside).unwrap();
+    if is_root() {
+        fs::create_dir(&aside).unwrap();
+        std::os::unix::fs::chown(&aside, Some(OTHER), Some(OTHER)).unwrap();
+        let why = spool.aside(&broken).unwrap_err().to_string();
+        assert!(why.contains("is user 7002's"), "{why}");
+        fs::remove_dir(&aside).unwrap();
+    }
+    assert!(broken.exists());
+    assert_eq!(spool.aside(&broken).unwrap(), aside.join("x.done"));
+    assert!(!broken.exists() && aside.join("x.done").exists());
+}
+
+#[test]
+fn a_file_is_named_by_its_plain_path_or_not_at_all() {
+    let types = Types::resolve(&Schema::default()).unwrap();
+    let mut run = ended(run(1));
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().canonicalize().unwrap();
+    fs::create_dir(folder.join("below")).unwrap();
+    std::os::unix::fs::symlink("below", folder.join("link")).unwrap();
+    for (given, path) in [
+        ("below/../new", "new"),
+        ("link/new", "below/new"),
+        ("none/../other", "other"),
+        ("none/./x//y", "none/x/y"),
+    ] {
+        let used = esker_record::Use::of(&folder.join(given));
+        assert_eq!(Path::new(&used.path), folder.join(path), "{given}");
+        run.outputs.push(used);
+    }
+    batch(&run, &types).unwrap();
+    for bad in ["/scratch/../etc/passwd", "/scratch//a", "/scratch/./a"] {
+        let used = esker_record::Use {
+            path: bad.into(),
+            ..esker_record::Use::default()
+        };
+        for run in [
+            Run {
+                inputs: vec![used.clone()],
+                ..run.clone()
+            },
+            Run {
+                outputs: vec![used.clone()],
+                ..run.clone()
+            },
+            Run {
+                programs: vec![used.clone()],
+                ..run.clone()
+            },
+            Run {
+                program: Some(bad.into()),
+                ..run.clone()
+            },
+        ] {
+            let why = batch(&run, &types).unwrap_err().to_string();
+            assert!(why.contains("plain form of a path"), "{why}");
+        }
+    }
+}
+
 proptest! {
     /// Whatever lies in a spool, it is read.
     #[test]
@@ -276,11 +472,12 @@ proptest! {
     /// Ids sort as their times do, and are of runs alone.
     #[test]
     fn ids_sort_by_time(a in 0..1_i64 << 60, b in 0..1_i64 << 60, pid in any::<u32>()) {
-        let (x, y) = (new_id(a, "n1", pid), new_id(b, "n1", pid));
+        let (x, y) = (new_id(a, "n1", pid, 7), new_id(b, "n1", pid, 7));
         prop_assert_eq!(x.len(), 17);
         if a / 1_000_000 < b / 1_000_000 {
             prop_assert!(x < y);
         }
-        prop_assert!(x != new_id(a, "n2", pid));
+        prop_assert!(x != new_id(a, "n2", pid, 7));
+        prop_assert!(x != new_id(a, "n1", pid, 8));
     }
 }

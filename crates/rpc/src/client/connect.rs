@@ -14,7 +14,6 @@ use crate::{PROTOCOL, proto};
 use bytes::Bytes;
 use esker_model::Error;
 use prost::Message as _;
-use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,17 +68,11 @@ pub(super) async fn open(
     peer: Option<proto::Peer>,
 ) -> Result<Opened, Broken> {
     let endpoint = endpoint(address)?;
-    let by_key = address.by_host_key();
-    let reached = if by_key || address.tls.is_some() {
-        secure::connect(address, endpoint.clone()).await?
+    let (reached, by_key) = if address.by_host_key() || address.tls.is_some() {
+        let reached = secure::connect(address, endpoint.clone()).await?;
+        (reached, address.by_host_key())
     } else {
-        match endpoint.connect().await {
-            Ok(channel) => Reached {
-                channel,
-                exporter: None,
-            },
-            Err(e) => return Err(unconnected(address, &e, peer.is_some())),
-        }
+        plain_or_by_key(address, peer.is_some()).await?
     };
     if by_key {
         return proved(address, reached, outgoing, peer).await;
@@ -105,18 +98,42 @@ pub(super) async fn open(
     proved(address, reached, outgoing, peer).await
 }
 
+/// A connection to a server on this machine, and whether it is known by its host key: the server of another user has to prove itself
+/// so, unless the address says that it need not.
+async fn plain_or_by_key(address: &Address, peer: bool) -> Result<(Reached, bool), Broken> {
+    let limit = connect_max(address);
+    let user = match secure::plain(address, endpoint(address)?, limit, peer).await? {
+        Ok(reached) => return Ok((reached, false)),
+        Err(user) => user,
+    };
+    let reached = secure::connect(address, endpoint(address)?).await;
+    let reached = reached.map_err(|e| match e {
+        Broken::Failed(Error::Target(why)) => target(secure::of_other_user(user, &why)),
+        e => e,
+    })?;
+    Ok((reached, true))
+}
+
 /// A connection in the way that the address says; one that is encrypted is proved, if there is a key that opens it.
 pub(super) async fn reach(address: &Address) -> Result<Channel, Broken> {
     if address.by_host_key() || address.tls.is_some() {
         return reach_by_key(address).await;
     }
-    let connected = endpoint(address)?.connect().await;
-    connected.map_err(|e| unconnected(address, &e, false))
+    match plain_or_by_key(address, false).await? {
+        (reached, false) => Ok(reached.channel),
+        (reached, true) => prove_on(address, reached).await,
+    }
 }
 
 /// The same, encrypted.
 pub(super) async fn reach_by_key(address: &Address) -> Result<Channel, Broken> {
-    let Reached { channel, exporter } = secure::connect(address, endpoint(address)?).await?;
+    let reached = secure::connect(address, endpoint(address)?).await?;
+    prove_on(address, reached).await
+}
+
+/// Proves who asks; on one machine the kernel may say so instead.
+async fn prove_on(address: &Address, reached: Reached) -> Result<Channel, Broken> {
+    let Reached { channel, exporter } = reached;
     let mut server = ByCall {
         address,
         channel: channel.clone(),
@@ -321,22 +338,6 @@ pub(super) fn deepest(error: &dyn std::error::Error) -> String {
     } else {
         text
     }
-}
-
-fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            return Some(io);
-        }
-        cause = error.source();
-    }
-    None
-}
-
-fn unconnected(address: &Address, error: &tonic::transport::Error, peer: bool) -> Broken {
-    let kind = error.source().and_then(io_cause).map(io::Error::kind);
-    unreached(address, kind, &deepest(error), peer)
 }
 
 /// Why there is no connection.

@@ -5,6 +5,8 @@ use super::connect;
 use crate::address::Address;
 use crate::proto;
 use crate::proto::access_client::AccessClient;
+use crate::proto::grants_reply::Line;
+use esker_access::grants::Listed;
 use esker_model::{Error, Result};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
@@ -84,13 +86,36 @@ impl<'a> Grants<'a> {
     }
 
     /// Makes a token.
-    pub fn token(&self, role: &str, seconds: u64, comment: &str) -> Result<String> {
-        let request = proto::TokenRequest {
-            role: role.into(),
-            seconds,
-            comment: comment.into(),
-        };
+    pub fn token(&self, request: &proto::TokenRequest) -> Result<String> {
         let reply = self.ask(async |mut client| client.token(request.clone()).await)?;
         Ok(reply.token)
+    }
+}
+
+impl From<Listed> for Line {
+    fn from(listed: Listed) -> Self {
+        Self {
+            fingerprint: listed.fingerprint,
+            comment: listed.comment,
+            role: listed.role,
+            expires: listed.expires,
+            from: listed.from,
+            file: listed.file,
+            user: listed.user,
+        }
+    }
+}
+
+impl From<Line> for Listed {
+    fn from(line: Line) -> Self {
+        Self {
+            fingerprint: line.fingerprint,
+            comment: line.comment,
+            role: line.role,
+            expires: line.expires,
+            from: line.from,
+            file: line.file,
+            user: line.user,
+        }
     }
 }

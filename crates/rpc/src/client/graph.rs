@@ -412,15 +412,6 @@ impl GraphRead for Client {
         Ok(result)
     }
 
-    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
-        let call = Call::LeftOut(proto::LeftOutRequest {
-            edges: Some(convert::select_out(of, select)),
-        });
-        self.value(call, LONG, |reply| {
-            Ok(expected!(reply, LeftOut, reply => Some(reply.count)))
-        })
-    }
-
     fn applied(&self, once: &[u8]) -> Result<bool> {
         let once = once.to_vec();
         let call = Call::Applied(proto::AppliedRequest { once });

@@ -7,6 +7,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod channel;
 mod connect;
 mod connection;
 mod driver;
@@ -24,6 +25,7 @@ pub(crate) mod secure;
 mod slot;
 mod window;
 
+pub use channel::channel;
 pub use files::{FileLink, Happened, Watching, What};
 pub use grants::Grants;
 pub use peer::PeerLink;

@@ -3,12 +3,12 @@
 
 use super::Broken;
 use super::connect::{deepest, seconds, unreached};
-use crate::address::{Address, Trust};
+use crate::address::{Address, Encrypt, Trust};
 use crate::limits::CONNECT_MAX;
 use crate::proto;
 use crate::proto::access_client::AccessClient;
 use esker_access::proof::EXPORTER_BYTES;
-use esker_access::{Identities, Identity, known_hosts, proof, tls};
+use esker_access::{Identities, Identity, known_hosts, peer, proof, tls};
 use esker_model::{Error, Result};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
@@ -17,6 +17,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -24,7 +25,7 @@ use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 /// How long somebody may take to let their agent sign.
-const SIGN_MAX: std::time::Duration = std::time::Duration::from_secs(90);
+const SIGN_MAX: Duration = Duration::from_secs(90);
 
 /// A connection to a server that is who it should be.
 pub(crate) struct Wire {
@@ -37,20 +38,36 @@ fn target(message: String) -> Broken {
     Broken::Failed(Error::Target(message))
 }
 
-/// Connects by TCP.
-async fn reach(address: &Address) -> Result<TcpStream, Broken> {
-    let limit = CONNECT_MAX.min(address.patience);
+/// Connects by TCP; for a server of a cluster if `peer` says so.
+async fn reach(address: &Address, limit: Duration, peer: bool) -> Result<TcpStream, Broken> {
     let place = (address.host.as_str(), address.port);
     let stream = match tokio::time::timeout(limit, TcpStream::connect(place)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(e)) => return Err(unreached(address, Some(e.kind()), &e.to_string(), false)),
+        Ok(Err(e)) => return Err(unreached(address, Some(e.kind()), &e.to_string(), peer)),
         Err(_) => {
             let late = io::ErrorKind::TimedOut;
-            return Err(unreached(address, Some(late), "", false));
+            return Err(unreached(address, Some(late), "", peer));
         }
     };
     let _ = stream.set_nodelay(true);
     Ok(stream)
+}
+
+/// The user who serves a connection over loopback, if that is somebody else than this process's user and root. Such a server may be
+/// anybody's who was first at its port: it proves itself by its host key.
+pub(crate) fn other_user(stream: &TcpStream) -> Option<u32> {
+    let (there, here) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+    let user = peer::server_user(there, here)?;
+    let trusted = user == 0 || user == peer::own_user();
+    (!trusted || !peer::is_mapped(user)).then_some(user)
+}
+
+/// Words for a refusal of a server that is somebody else's.
+pub(crate) fn of_other_user(user: u32, why: &str) -> String {
+    format!(
+        "the server is a process of user {user}, who is neither you nor root, so that it has to prove itself by its host key, as one \
+         on another machine (?plain=on in the address trusts that user). {why}"
+    )
 }
 
 /// Agrees on TLS within the time that there is.
@@ -88,7 +105,7 @@ async fn aside<T: Send + 'static>(
 
 /// A connection to a server that is known by its host key.
 pub(crate) async fn by_host_key(address: &Address, protocols: &[&[u8]]) -> Result<Wire, Broken> {
-    let stream = reach(address).await?;
+    let stream = reach(address, CONNECT_MAX.min(address.patience), false).await?;
     let client = tls::Client::new(protocols)?;
     let at = address.authority();
     let failed = |e: &io::Error| {
@@ -147,7 +164,7 @@ async fn by_certificates(address: &Address, file: &Path) -> Result<Wire, Broken>
         )),
         e => Broken::Failed(e),
     })?;
-    let stream = reach(address).await?;
+    let stream = reach(address, CONNECT_MAX.min(address.patience), false).await?;
     let at = address.authority();
     let name = ServerName::try_from(address.host.clone()).map_err(|e| {
         target(format!(
@@ -168,6 +185,41 @@ async fn by_certificates(address: &Address, file: &Path) -> Result<Wire, Broken>
     handshake(address, stream, config, name, failed).await
 }
 
+/// A connection that is not encrypted, to a server on this machine; or the user whose server that is, if it is to prove itself.
+pub(super) async fn plain(
+    address: &Address,
+    endpoint: Endpoint,
+    limit: Duration,
+    peer: bool,
+) -> Result<std::result::Result<Reached, u32>, Broken> {
+    let stream = reach(address, limit, peer).await?;
+    if address.trust.encrypt == Encrypt::Auto
+        && let Some(user) = other_user(&stream)
+    {
+        return Ok(Err(user));
+    }
+    let channel = over(address, endpoint, stream).await?;
+    Ok(Ok(Reached {
+        channel,
+        exporter: None,
+    }))
+}
+
+/// What speaks over a connection.
+async fn over<S>(address: &Address, endpoint: Endpoint, stream: S) -> Result<Channel, Broken>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let channel = endpoint.connect_with_connector(Once(Some(stream))).await;
+    channel.map_err(|e| {
+        Broken::Lost(format!(
+            "the connection to {} ended: {}",
+            address.authority(),
+            deepest(&e)
+        ))
+    })
+}
+
 /// Connects in the way that the address says, or by the host key.
 pub(super) async fn connect(address: &Address, endpoint: Endpoint) -> Result<Reached, Broken> {
     let wire = match &address.tls {
@@ -175,15 +227,7 @@ pub(super) async fn connect(address: &Address, endpoint: Endpoint) -> Result<Rea
         None => by_host_key(address, &[b"h2"]).await?,
     };
     let exporter = wire.exporter;
-    let connector = Once(Some(wire.stream));
-    let channel = endpoint.connect_with_connector(connector).await;
-    let channel = channel.map_err(|e| {
-        Broken::Lost(format!(
-            "the connection to {} ended: {}",
-            address.authority(),
-            deepest(&e)
-        ))
-    })?;
+    let channel = over(address, endpoint, wire.stream).await?;
     Ok(Reached { channel, exporter })
 }
 
@@ -194,10 +238,10 @@ pub(super) struct Reached {
 }
 
 /// Hands out the one connection that there is: another one would be nobody's.
-struct Once(Option<TlsStream<TcpStream>>);
+struct Once<S>(Option<S>);
 
-impl tower_service::Service<http::Uri> for Once {
-    type Response = TokioIo<TlsStream<TcpStream>>;
+impl<S> tower_service::Service<http::Uri> for Once<S> {
+    type Response = TokioIo<S>;
     type Error = io::Error;
     type Future = std::future::Ready<io::Result<Self::Response>>;
 

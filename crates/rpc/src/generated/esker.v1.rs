@@ -27,7 +27,7 @@ pub struct GrantRequest {
     /// A public key as OpenSSH writes it.
     #[prost(string, tag = "1")]
     pub key: ::prost::alloc::string::String,
-    /// read, write or admin.
+    /// ingest, read, write or admin.
     #[prost(string, tag = "2")]
     pub role: ::prost::alloc::string::String,
     /// Seconds since 1970 from which it opens nothing.
@@ -36,6 +36,9 @@ pub struct GrantRequest {
     /// From where it may be used, as `from` in authorized_keys.
     #[prost(string, optional, tag = "4")]
     pub from: ::core::option::Option<::prost::alloc::string::String>,
+    /// As whom it reads: UID or UID:GID,GID; absent if nothing is hidden from it.
+    #[prost(string, optional, tag = "5")]
+    pub user: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GrantReply {
@@ -87,6 +90,9 @@ pub mod grants_reply {
         /// Which file says so.
         #[prost(string, tag = "6")]
         pub file: ::prost::alloc::string::String,
+        /// As whom it reads; empty if nothing is hidden from it.
+        #[prost(string, tag = "7")]
+        pub user: ::prost::alloc::string::String,
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -98,6 +104,9 @@ pub struct TokenRequest {
     pub seconds: u64,
     #[prost(string, tag = "3")]
     pub comment: ::prost::alloc::string::String,
+    /// As whom it reads: UID or UID:GID,GID; absent if nothing is hidden from it.
+    #[prost(string, optional, tag = "4")]
+    pub user: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TokenReply {
@@ -1351,7 +1360,8 @@ pub mod scan_edges_request {
         Range(super::VersionRange),
     }
 }
-/// How many vertices those edges lead to that whoever asks may not see; asked on somebody's behalf (`As`).
+/// How many vertices those edges lead to that whoever asks may not see: always 0, because what is not seen is not there. Clients of
+/// earlier releases ask it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeftOutRequest {
     #[prost(message, optional, tag = "1")]

@@ -1,16 +1,20 @@
 //! Who is at the other end of a connection.
 
-use super::Access;
-use crate::http::Somebody;
+use super::{Access, Allowed, KnownBy};
+use crate::http::{Bound, Session};
+use crate::settings::Loopback;
+use crate::slots::{Slot, Source};
 use axum::body::Body;
-use esker_access::peer::{is_this_machine, name_of};
+use esker_access::page::{Foreign, Sender};
+use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
-use esker_access::{PublicKey, Refused, Role, fingerprint};
+use esker_access::{PublicKey, Refused, Role, fingerprint, token};
 use http::{Request, Response, StatusCode, header};
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::metadata::MetadataValue;
 
@@ -32,6 +36,8 @@ pub(crate) struct Caller {
     encrypted: bool,
     proven: Mutex<Option<Proven>>,
     refusals: AtomicU64,
+    /// What its connection is counted by.
+    slot: Slot,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +54,7 @@ struct Proven {
     key: PublicKey,
     /// The server's own key: another server of the cluster has it.
     is_host: bool,
-    role: Result<Role, Refused>,
+    allowed: Result<Allowed, Refused>,
     until: Instant,
     generation: u64,
 }
@@ -60,10 +66,10 @@ pub(crate) struct Asking {
     token: Option<Arc<str>>,
     /// The cookie of a session that it shows.
     cookie: Option<Arc<str>>,
-    /// It names the page that it is for, and that is another site's than it was sent to.
+    /// A browser sent it for a page of another origin.
     crossed: bool,
-    /// A browser may have sent it for a page of another site: that its process is the owner's says nothing then.
-    foreign: bool,
+    /// Why the user of the process that sent it says nothing of who asks, if so.
+    foreign: Option<Foreign>,
 }
 
 /// Why somebody is refused.
@@ -80,8 +86,8 @@ pub(crate) struct Denied {
 
 impl Caller {
     /// A process at the socket in the folder.
-    pub(crate) fn local(user: Option<u32>) -> Arc<Self> {
-        Self::new(From::Unix { user }, None, false)
+    pub(crate) fn local(user: Option<u32>, slot: Slot) -> Arc<Self> {
+        Self::new(From::Unix { user }, None, false, slot)
     }
 
     /// A client at the port.
@@ -90,32 +96,72 @@ impl Caller {
         user: Option<u32>,
         encrypted: bool,
         exporter: Option<[u8; EXPORTER_BYTES]>,
+        slot: Slot,
     ) -> Arc<Self> {
-        Self::new(From::Tcp { peer, user }, exporter, encrypted)
+        Self::new(From::Tcp { peer, user }, exporter, encrypted, slot)
     }
 
-    fn new(from: From, exporter: Option<[u8; EXPORTER_BYTES]>, encrypted: bool) -> Arc<Self> {
+    fn new(
+        from: From,
+        exporter: Option<[u8; EXPORTER_BYTES]>,
+        encrypted: bool,
+        slot: Slot,
+    ) -> Arc<Self> {
         Arc::new(Self {
             from,
             exporter,
             encrypted,
             proven: Mutex::new(None),
             refusals: AtomicU64::new(0),
+            slot,
         })
+    }
+
+    /// What its connection is counted by.
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// Where it comes from, to count failures by.
+    pub(super) fn source(&self) -> Source {
+        self.slot.source()
     }
 
     fn proven(&self) -> MutexGuard<'_, Option<Proven>> {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn user(&self) -> Option<u32> {
+    /// The user's number, as the kernel shows it.
+    fn shown_user(&self) -> Option<u32> {
         match self.from {
             From::Unix { user } | From::Tcp { user, .. } => user,
         }
     }
 
+    /// The user whose process they are, if the number is one user's alone.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.shown_user().filter(|user| is_mapped(*user))
+    }
+
+    /// The user whose process they are, if that one may do everything here, and no more needs to be known.
+    fn owner(&self, access: &Access) -> Option<u32> {
+        let counts = match (access.loopback, self.from) {
+            (Loopback::Uid, _) | (Loopback::Socket, From::Unix { .. }) => true,
+            (Loopback::Socket, From::Tcp { .. }) | (Loopback::Off, _) => false,
+        };
+        self.user().filter(|u| counts && access.users.contains(u))
+    }
+
+    /// What a session that they begin is bound to.
+    pub(crate) fn bound(&self) -> Bound {
+        match self.user() {
+            Some(user) => Bound::User(user),
+            None => Bound::of_address(self.address()),
+        }
+    }
+
     /// Their address, where rights depend on it.
-    pub(super) fn address(&self) -> IpAddr {
+    pub(crate) fn address(&self) -> IpAddr {
         match self.from {
             From::Unix { .. } => Ipv4Addr::LOCALHOST.into(),
             From::Tcp { peer, .. } => peer.ip(),
@@ -133,7 +179,7 @@ impl Caller {
     }
 
     /// Where they are, for a log.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         match self.from {
             From::Unix { .. } => "unix".to_owned(),
             From::Tcp { peer, .. } => peer.to_string(),
@@ -154,39 +200,40 @@ impl Caller {
     pub(super) fn prove(&self, access: &Access, key: PublicKey) -> Result<Role, Refused> {
         let generation = access.rights.generation();
         let is_host = key.key_data() == access.host.public().key_data();
-        let role = self.look(access, &key, is_host);
+        let allowed = self.look(access, &key, is_host);
+        let role = allowed.clone().map(|allowed| allowed.role);
         *self.proven() = Some(Proven {
             key,
             is_host,
-            role: role.clone(),
+            allowed,
             until: Instant::now() + FRESH,
             generation,
         });
         role
     }
 
-    fn look(&self, access: &Access, key: &PublicKey, is_host: bool) -> Result<Role, Refused> {
+    fn look(&self, access: &Access, key: &PublicKey, is_host: bool) -> Result<Allowed, Refused> {
         // Whoever can read the host key could serve the database.
         if is_host {
-            return Ok(Role::Admin);
+            return Ok(Allowed::ALL);
         }
         let granted = access.rights.of_key(key.key_data(), self.address())?;
-        Ok(granted.role)
+        Ok(granted.into())
     }
 
     /// What the key that was proved may do now, if one was.
-    fn role_of_key(&self, access: &Access) -> Option<Result<Role, (PublicKey, Refused)>> {
+    fn allowed_by_key(&self, access: &Access) -> Option<Result<Allowed, (PublicKey, Refused)>> {
         let mut proven = self.proven();
         let found = proven.as_mut()?;
         let generation = access.rights.generation();
         // Rights come and go, and end by the clock.
         if found.generation != generation || Instant::now() >= found.until {
-            found.role = self.look(access, &found.key, found.is_host);
+            found.allowed = self.look(access, &found.key, found.is_host);
             found.until = Instant::now() + FRESH;
             found.generation = generation;
         }
-        Some(match &found.role {
-            Ok(role) => Ok(*role),
+        Some(match &found.allowed {
+            Ok(allowed) => Ok(allowed.clone()),
             Err(refused) => Err((found.key.clone(), refused.clone())),
         })
     }
@@ -205,41 +252,20 @@ pub(super) fn named(key: &PublicKey) -> String {
     }
 }
 
-/// Whether a request may come from a page of another site: one that names its site, and that is not this machine's; or one that was
-/// sent to a name with a dot which is not this machine's, as after an attacker's name was made to lead here (names without one are
-/// nobody's to give away). A page cannot send what
-/// gRPC sends without asking first; which pages SPARQL is for is configured there (`sparql.origins`).
-fn is_foreign<B>(request: &Request<B>) -> bool {
-    let header = |name| request.headers().get(name).and_then(|v| v.to_str().ok());
-    if header(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/grpc")) {
-        return false;
-    }
-    let host = header(header::HOST)
-        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
-    let Some(host) = host else {
-        return header(header::ORIGIN).is_some();
+/// What a request says of the page that it is for.
+fn sender<B>(request: &Request<B>) -> Sender<'_> {
+    let header = |name: &str| {
+        let value = request.headers().get(name)?;
+        Some(value.to_str().unwrap_or_default())
     };
-    let site = header(header::ORIGIN).map(|o| o.split_once("://").map_or(o, |(_, site)| site));
-    let path = request.uri().path();
-    let own_rules = ["/sparql", "/rdf-graphs"].contains(&path) || path.starts_with("/api/v1/rdf/");
-    let elsewhere = !is_this_machine(host) && name_of(host).contains(['.', ':']);
-    elsewhere || !own_rules && site.is_some_and(|site| !is_this_machine(site))
-}
-
-/// Whether a request names the page that it is for, and that page's host is another than the request was sent to.
-fn is_crossed<B>(request: &Request<B>) -> bool {
-    let header = |name| request.headers().get(name).and_then(|v| v.to_str().ok());
-    let host = header(header::HOST)
-        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
-    header(header::ORIGIN).is_some_and(|origin| {
-        let site = origin.split_once("://").map_or(origin, |(_, site)| site);
-        host != Some(site)
-    })
+    let authority = request.uri().authority();
+    Sender::of(header, authority.map(http::uri::Authority::as_str))
 }
 
 impl Asking {
     /// Who sends a request over a connection.
-    pub(crate) fn of<B>(caller: &Arc<Caller>, request: &Request<B>) -> Self {
+    pub(crate) fn of<B>(access: &Access, caller: &Arc<Caller>, request: &Request<B>) -> Self {
+        let sender = sender(request);
         let shown = request.headers().get(header::AUTHORIZATION);
         let shown = shown.and_then(|v| v.to_str().ok());
         let token = shown.and_then(|text| {
@@ -251,10 +277,29 @@ impl Asking {
         Self {
             caller: Arc::clone(caller),
             token,
-            cookie: crate::http::cookie(request.headers()).map(Into::into),
-            crossed: is_crossed(request),
-            foreign: is_foreign(request),
+            cookie: crate::http::cookie(request.headers(), caller.encrypted()).map(Into::into),
+            crossed: sender.is_crossed(),
+            foreign: access.foreign(&sender, request.uri().path()),
         }
+    }
+
+    /// By what all that one client has under way is counted: a user of this machine, a token, a session, a key, else an address.
+    pub(crate) fn client(&self, access: &Access) -> Arc<str> {
+        static RANDOM: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let owner = self.owner(access);
+        let shown = |kind: &str, secret: &str| format!("{kind} {:016x}", RANDOM.hash_one(secret));
+        let client = match (owner, &self.token, &self.cookie) {
+            (Some(user), ..) => format!("user {user}"),
+            (_, Some(token), _) => shown("token", token),
+            (_, None, Some(cookie)) if access.sessions.of(cookie).is_some() => {
+                shown("session", cookie)
+            }
+            _ => match &*self.caller.proven() {
+                Some(proven) => format!("key {}", fingerprint(proven.key.key_data())),
+                None => self.caller.source().to_string(),
+            },
+        };
+        client.into()
     }
 
     /// Who they are, for a log and for messages.
@@ -262,7 +307,7 @@ impl Asking {
         if let Some(proven) = &*self.caller.proven() {
             return named(&proven.key);
         }
-        match (self.caller.user(), &self.token) {
+        match (self.caller.shown_user(), &self.token) {
             (_, Some(_)) => "whoever shows that token".to_owned(),
             (Some(user), None) => format!("user {user}"),
             (None, None) => "somebody unknown".to_owned(),
@@ -272,39 +317,46 @@ impl Asking {
     /// Whether it is another server of the cluster.
     pub(super) fn is_server(&self, access: &Access) -> bool {
         let by_key = self.caller.proven().as_ref().is_some_and(|p| p.is_host);
-        by_key || self.caller.user().is_some_and(|u| access.is_owner(u))
+        by_key || self.owner(access).is_some()
     }
 
-    /// What they may do, now.
-    pub(super) fn role(&self, access: &Access) -> Result<Role, Denied> {
-        if self.caller.user().is_some_and(|u| access.is_owner(u)) && !self.is_of_a_page() {
-            return Ok(Role::Admin);
+    /// What they may do, now, and as whom.
+    pub(super) fn allowed(&self, access: &Access) -> Result<Allowed, Denied> {
+        if self.owner(access).is_some() {
+            return Ok(Allowed::ALL);
         }
         if let Some(token) = &self.token {
-            return self.role_of_token(access, token);
+            return self.allowed_by_token(access, token);
         }
-        if let Some(somebody) = self.somebody(access)? {
-            return Ok(somebody.role);
+        if let Some((_, allowed)) = self.session(access)? {
+            return Ok(allowed);
         }
-        match self.caller.role_of_key(access) {
-            Some(Ok(role)) => Ok(role),
+        match self.caller.allowed_by_key(access) {
+            Some(Ok(allowed)) => Ok(allowed),
             Some(Err((key, refused))) => Err(Denied::of_key(&key, &refused)),
-            None => Err(self.nobody()),
+            None => Err(self.nobody(access)),
         }
     }
 
-    /// Whether it came to the port for a page of another site, as far as a request says that.
-    fn is_of_a_page(&self) -> bool {
-        self.foreign && matches!(self.caller.from, From::Tcp { .. })
+    /// The user whose process asks, if that is one who may do everything and the request is that process's own.
+    fn owner(&self, access: &Access) -> Option<u32> {
+        let own = match self.foreign {
+            None => true,
+            // No page is asked for at a socket in a folder; but a program may pass on what comes elsewhere.
+            Some(foreign) => {
+                foreign != Foreign::Forwarded && matches!(self.caller.from, From::Unix { .. })
+            }
+        };
+        self.caller.owner(access).filter(|_| own)
     }
 
-    /// Whose session it is, if it shows a cookie of one that holds.
-    fn somebody(&self, access: &Access) -> Result<Option<Somebody>, Denied> {
+    /// The session whose cookie a request shows, if it is one, and what it may do now.
+    fn session(&self, access: &Access) -> Result<Option<(Session, Allowed)>, Denied> {
         // A browser sends cookies for pages of other sites, too, if they are old enough.
         let Some(cookie) = self.cookie.as_ref().filter(|_| !self.crossed) else {
             return Ok(None);
         };
-        let Some(somebody) = access.sessions.of(cookie) else {
+        let Some(session) = access.sessions.of(cookie) else {
             return Ok(None);
         };
         if self.caller.is_in_the_open() {
@@ -315,26 +367,91 @@ impl Asking {
                     .into(),
             ));
         }
-        Ok(Some(somebody))
+        // Browsers send cookies to all ports of a host: what listens there may be another user's.
+        if session.bound != self.caller.bound() {
+            return Err(Denied::unknown(
+                "session_elsewhere",
+                "that session was begun by another user, or from another address: a session is for whoever began it".into(),
+            )
+            .logged(format!("session {} is of {}, not of {}", session.id, session.bound, self.caller.bound())));
+        }
+        match access.role_of(&session.known_by, self.caller.address()) {
+            Ok(granted) => match session.role.lesser(granted.role) {
+                Some(role) => {
+                    let user = granted.user;
+                    Ok(Some((session, Allowed { role, user })))
+                }
+                None => Err(Denied::known(
+                    "role",
+                    format!(
+                        "the session was begun with role `{}`, and what it was known by has role `{}` now: begin a new one",
+                        session.role, granted.role
+                    ),
+                )),
+            },
+            Err(refused) => Err(Denied::known(
+                refused.word(),
+                format!(
+                    "the session is of {}, and what it was known by opens nothing here now: {}",
+                    session.who,
+                    refused.told()
+                ),
+            )
+            .logged(format!(
+                "session {} of {}: {refused}",
+                session.id, session.who
+            ))),
+        }
     }
 
     /// Who they are, what they may do, and by what that is known.
     pub(crate) fn known(&self, access: &Access) -> Result<(String, Role, &'static str), Denied> {
-        let role = self.role(access)?;
-        let owner = self.caller.user().filter(|u| access.is_owner(*u));
-        if let Some(user) = owner.filter(|_| !self.is_of_a_page()) {
+        let role = self.allowed(access)?.role;
+        if let Some(user) = self.owner(access) {
             return Ok((format!("user {user}"), role, "process"));
         }
         if self.token.is_some() {
             return Ok((self.who(), role, "token"));
         }
-        if let Ok(Some(somebody)) = self.somebody(access) {
-            return Ok((somebody.who, role, "session"));
+        if let Ok(Some((session, _))) = self.session(access) {
+            return Ok((session.who, role, "session"));
         }
         Ok((self.who(), role, "key"))
     }
 
-    fn role_of_token(&self, access: &Access, token: &str) -> Result<Role, Denied> {
+    /// Who they are, by something that is theirs: a user, a key, a token. A session is not: it would go on without end by tickets
+    /// of its own.
+    pub(crate) fn identity(&self, access: &Access) -> Result<(String, Role, KnownBy), Denied> {
+        let (who, role, how) = self.known(access)?;
+        let proven = || {
+            self.caller
+                .proven()
+                .as_ref()
+                .map(|p| p.key.key_data().clone())
+        };
+        let known_by = match (how, self.caller.user(), &self.token) {
+            ("process", Some(user), _) => Some(KnownBy::User(user)),
+            ("token", _, Some(shown)) => {
+                let name = access.rights.of_token(shown).map(|(_, name)| name);
+                let hash = token::hash_of(shown);
+                name.ok().map(|name| KnownBy::Token { hash, name })
+            }
+            ("key", ..) => proven().map(KnownBy::Key),
+            _ => None,
+        };
+        match known_by {
+            Some(KnownBy::Token { hash, name }) => {
+                Ok((name.clone(), role, KnownBy::Token { hash, name }))
+            }
+            Some(known_by) => Ok((who, role, known_by)),
+            None => Err(Denied::known(
+                "session",
+                "a session gives no tickets: they are for who proves a key, shows a token, or owns the database (`esker console`)".into(),
+            )),
+        }
+    }
+
+    fn allowed_by_token(&self, access: &Access, token: &str) -> Result<Allowed, Denied> {
         if self.caller.is_in_the_open() {
             return Err(Denied::unknown(
                 "token_in_the_open",
@@ -342,17 +459,38 @@ impl Asking {
             ));
         }
         match access.rights.of_token(token) {
-            Ok((granted, _)) => Ok(granted.role),
-            Err(refused) => Err(Denied::unknown(
-                refused.word(),
-                format!("the token opens nothing here: {}", refused.told()),
-            )
-            .logged(format!("the token opens nothing here: {refused}"))),
+            Ok((granted, _)) => Ok(granted.into()),
+            Err(refused) => Err({
+                access.penalties.failed(self.caller.source());
+                Denied::unknown(
+                    refused.word(),
+                    format!("the token opens nothing here: {}", refused.told()),
+                )
+                .logged(format!("the token opens nothing here: {refused}"))
+            }),
         }
     }
 
     /// Nobody has said who they are.
-    fn nobody(&self) -> Denied {
+    fn nobody(&self, access: &Access) -> Denied {
+        if let (Some(foreign), Some(_)) = (self.foreign, self.caller.user()) {
+            let words =
+                format!("{foreign}; other programs show a token (`esker grant DATABASE --token`)");
+            return Denied::unknown(foreign.word(), words);
+        }
+        if self
+            .caller
+            .user()
+            .is_some_and(|u| access.users.contains(&u))
+            && self.caller.owner(access).is_none()
+        {
+            return Denied::unknown(
+                "loopback",
+                "this server lets nobody in because of the user whose process asks here (`access.loopback` in its settings): prove a key of \
+                 SSH (`esker` does, with ?ssh=on in the address), or show a token (`esker grant DATABASE --token`)"
+                    .into(),
+            );
+        }
         let (why, words) = match self.caller.from {
             From::Unix { user } => (
                 "user",
@@ -361,12 +499,6 @@ impl Asking {
                      of SSH",
                     user.map_or_else(|| "?".to_owned(), |u| u.to_string())
                 ),
-            ),
-            From::Tcp { user: Some(_), .. } if self.foreign => (
-                "page",
-                "this came from a browser for a page that is not this server's, or under a name that is not this machine's: use \
-                 http://127.0.0.1 or localhost, or show a token (`esker grant DATABASE --token`)"
-                    .to_owned(),
             ),
             From::Tcp { user: Some(user), .. } if !self.caller.encrypted => (
                 "user",
@@ -440,11 +572,7 @@ impl Denied {
 
     /// As the answer to a request.
     pub(crate) fn response<B>(&self, request: &Request<B>) -> Response<Body> {
-        let grpc = request
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"));
-        if grpc {
+        if crate::http::is_grpc(request) {
             let status = self.status();
             // Clients that know nothing of keys show the words of this one as they are.
             let status = if request.uri().path().ends_with("/Exchange") {
@@ -473,53 +601,5 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A page of another site has the owner's browser ask.
-    #[test]
-    fn pages_of_other_sites_are_told_from_programs() {
-        let asked = |headers: &[(&str, &str)]| {
-            let mut request = Request::builder().uri("/api/v1/apply");
-            for (name, value) in headers {
-                request = request.header(*name, *value);
-            }
-            is_foreign(&request.body(()).unwrap())
-        };
-        for own in [
-            &[("host", "127.0.0.1:7400")][..],
-            &[("host", "localhost:7400")],
-            &[("host", "[::1]:7400"), ("origin", "http://[::1]:7400")],
-            &[
-                ("host", "127.0.0.2:7400"),
-                ("origin", "http://localhost:8000"),
-            ],
-            &[("host", "lab"), ("content-type", "application/grpc")],
-            &[("host", "esker")],
-            &[],
-        ] {
-            assert!(!asked(own), "{own:?}");
-        }
-        for foreign in [
-            &[
-                ("host", "127.0.0.1:7400"),
-                ("origin", "https://evil.example"),
-            ][..],
-            &[("host", "127.0.0.1:7400"), ("origin", "null")],
-            // The attacker's name leads here now.
-            &[
-                ("host", "evil.example:7400"),
-                ("origin", "http://evil.example:7400"),
-            ],
-            &[("host", "evil.example")],
-            &[("host", "127.0.0.1.evil.example")],
-            &[("origin", "http://127.0.0.1:7400")],
-        ] {
-            assert!(asked(foreign), "{foreign:?}");
-        }
     }
 }

@@ -4,24 +4,36 @@
 //! A connection is somebody's because the kernel says so (processes of this machine whose user owns the database, or is
 //! root), because its client proved a key of SSH on it ([`prove`]), or because a request shows a token.
 
+mod bound;
 mod caller;
+mod penalty;
 mod prove;
 pub(crate) mod table;
 
+pub(crate) use bound::BoundUser;
 pub(crate) use caller::{Asking, Caller};
 pub(crate) use prove::{prove, routes};
 
-use crate::http::Sessions;
+use crate::http::{Bound, Sessions};
 use crate::metrics::Metrics;
-use crate::settings::Settings;
+use crate::settings::{Loopback, Settings};
+use crate::slots::Source;
+use axum::body::Body;
 use caller::Denied;
+use esker_access::grants::Listed;
 use esker_access::host_key::NAME;
-use esker_access::{HostKey, Rights, tls};
+use esker_access::page::{Foreign, Sender};
+use esker_access::{
+    Folder, Granted, HostKey, KeyData, Refused, Rights, Role, fingerprint, peer, strict_modes, tls,
+};
+use esker_model::object::Asker;
 use esker_model::{Error, Result};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use table::Needs;
+use http::{Request, Response};
+use penalty::Penalties;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use table::{Found, Needs, READ};
 use tokio_rustls::TlsAcceptor;
 
 /// What is spoken over TLS.
@@ -31,31 +43,44 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 pub(crate) struct Access {
     rights: Rights,
     host: HostKey,
-    /// Where the files lie: the database's folder, or a cluster's storage.
-    folder: PathBuf,
-    /// Users of this machine who may do everything: who owns the database, who serves it, root.
+    /// Where the files lie: the database's folder, or a cluster's storage, as it was when the server started.
+    folder: Arc<Folder>,
+    /// Users of this machine who may do everything: who owned the database then, who serves it, root.
     users: Vec<u32>,
+    /// Where that is so.
+    loopback: Loopback,
     metrics: Arc<Metrics>,
     /// Browsers that somebody has let in.
     sessions: Sessions,
+    /// Pages of other origins that may ask SPARQL.
+    origins: Vec<String>,
+    /// Where it listens, as `HOST:PORT`, by the name that its settings have.
+    authority: OnceLock<String>,
+    /// Who has failed to prove who they are.
+    penalties: Penalties,
 }
 
 impl Access {
     /// For the database in a folder. Its host key is made if there is none.
     pub(crate) fn open(folder: &Path, settings: &Settings, metrics: Arc<Metrics>) -> Result<Self> {
-        let owner = std::fs::metadata(folder)
-            .map_err(|e| Error::io(format!("asking whose `{}` is", folder.display()), e))?
-            .uid();
-        let mut users = vec![0, owner, esker_access::peer::own_user()];
+        let path = folder;
+        let folder = Arc::new(Folder::open(path)?);
+        check_parents(path, settings.access.strict_modes)?;
+        let mut users = vec![0, folder.owner(), peer::own_user()];
+        users.retain(|user| peer::is_mapped(*user));
         users.sort_unstable();
         users.dedup();
         let access = Self {
-            rights: Rights::of(folder),
-            host: host_key(folder, settings)?,
-            folder: folder.to_path_buf(),
+            rights: Rights::of(&folder),
+            host: host_key(path, settings)?,
+            folder,
             users,
+            loopback: settings.access.loopback,
             metrics,
             sessions: Sessions::default(),
+            origins: settings.sparql.origins().map(str::to_owned).collect(),
+            authority: OnceLock::new(),
+            penalties: Penalties::default(),
         };
         for mistake in access.rights.mistakes() {
             tracing::warn!("{mistake}");
@@ -63,10 +88,76 @@ impl Access {
         Ok(access)
     }
 
+    /// Notes where it listens: at a host that settings name, and at a port that the system may have chosen.
+    pub(crate) fn listens(&self, listen: &str, port: u16) {
+        let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
+        // The first of several is the process's own.
+        let _ = self.authority.set(format!("{host}:{port}"));
+    }
+
+    /// Why the user of the process that sent a request says nothing of who asks, if so. Which pages SPARQL is for is configured
+    /// (`sparql.read_origins`, `sparql.write_origins`); what those may do is seen where SPARQL is answered.
+    fn foreign(&self, sender: &Sender<'_>, path: &str) -> Option<Foreign> {
+        let is_own = |host: &str| {
+            let own = self.authority.get();
+            own.is_some_and(|own| own.eq_ignore_ascii_case(host))
+        };
+        let rdf = ["/sparql", "/rdf-graphs", "/api/v1/rdf"]
+            .iter()
+            .any(|root| {
+                path.strip_prefix(root)
+                    .is_some_and(|r| r.is_empty() || r.starts_with('/'))
+            });
+        let named = sender
+            .origin()
+            .is_some_and(|origin| self.origins.iter().any(|o| o == "*" || o == origin));
+        let looked = if rdf && named {
+            sender.is_direct(is_own)
+        } else {
+            sender.is_own(is_own)
+        };
+        looked.err()
+    }
+
+    /// Lets a request go on to what answers it, with as whom it is answered, or is the answer to one that may not: it is not listed, or its
+    /// sender may not ask it. Its body is not read.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the refusal is the response that is sent"
+    )]
+    pub(crate) fn admit_request<B>(
+        &self,
+        asking: &Asking,
+        request: &Request<B>,
+    ) -> std::result::Result<BoundUser, Response<Body>> {
+        let path = request.uri().path();
+        let found = table::find(request.method().as_str(), path);
+        let needs = match &found {
+            Found::Listed(entry) => entry.needs,
+            // Whoever may read is told so.
+            Found::OtherMethods(_) | Found::Nothing => READ,
+        };
+        let mut response = match (self.admit(asking, needs, path), found) {
+            (Ok(BoundUser(Some(user))), Found::Listed(entry)) if !entry.per_user => {
+                let denied = Denied::known("bound", BoundUser::refusal(&user, path));
+                self.refused(asking, denied, path).response(request)
+            }
+            (Ok(bound), Found::Listed(_)) => return Ok(bound),
+            (Ok(_), Found::OtherMethods(allow)) => crate::http::wrong_method(request, &allow),
+            (Ok(_), Found::Nothing) => crate::http::nothing(request),
+            (Err(denied), _) => denied.response(request),
+        };
+        // An answer to HEAD that has a body is one that HTTP/2 does not take.
+        if request.method() == http::Method::HEAD {
+            *response.body_mut() = Body::empty();
+        }
+        Err(response)
+    }
+
     /// How this server proves itself.
     pub(crate) fn acceptor(&self, settings: &Settings) -> Result<TlsAcceptor> {
         let given = settings.tls.as_ref().map(crate::tls::given).transpose()?;
-        let config = tls::server(&self.host, &names(&settings.listen), given, &PROTOCOLS)?;
+        let config = tls::server(&self.host, &tls::names(&settings.listen), given, &PROTOCOLS)?;
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
@@ -77,7 +168,36 @@ impl Access {
 
     /// Where the files lie.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
+    }
+
+    /// Logs what has gone wrong with the files that say who may do what. It is to be called about once a second.
+    pub(crate) fn report(&self) {
+        for said in self.rights.news() {
+            tracing::warn!("{said}");
+        }
+    }
+
+    /// What somebody may do now who was known in that way, for requests from that address.
+    pub(crate) fn role_of(
+        &self,
+        known: &KnownBy,
+        from: IpAddr,
+    ) -> std::result::Result<Granted, Refused> {
+        let admin = Granted {
+            role: Role::Admin,
+            user: None,
+            comment: String::new(),
+            until: None,
+        };
+        match known {
+            KnownBy::User(user) if self.users.contains(user) => Ok(admin),
+            KnownBy::User(_) => Err(Refused::Revoked),
+            // Whoever can read the host key could serve the database.
+            KnownBy::Key(key) if key == self.host.public().key_data() => Ok(admin),
+            KnownBy::Key(key) => self.rights.of_key(key, from),
+            KnownBy::Token { hash, .. } => Ok(self.rights.of_token_hash(hash)?.0),
+        }
     }
 
     /// Browsers that somebody has let in.
@@ -85,21 +205,65 @@ impl Access {
         &self.sessions
     }
 
-    fn is_owner(&self, user: u32) -> bool {
-        self.users.contains(&user)
+    /// The sessions that there are, with what each may do now.
+    pub(crate) fn list_sessions(&self) -> Vec<Listed> {
+        self.sessions.list(|session| {
+            let address = match session.bound {
+                Bound::Address(address) => address,
+                Bound::User(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            };
+            let granted = self.role_of(&session.known_by, address).ok()?;
+            let role = granted.role.lesser(session.role)?;
+            Some(Allowed {
+                role,
+                user: granted.user,
+            })
+        })
     }
 
-    /// Lets a request in, or says why not. What is refused is counted and logged.
+    /// Whether the kernel's word suffices to let the user who starts this server in, over loopback.
+    pub(crate) fn knows_own_user(&self) -> bool {
+        self.loopback == Loopback::Uid
+            && self.users.contains(&peer::own_user())
+            && peer::kernel_knows_users()
+    }
+
+    /// Whether a user of this machine may do everything.
+    pub(crate) fn is_owner(&self, user: u32) -> bool {
+        self.users.contains(&user) && peer::is_mapped(user)
+    }
+
+    /// Whether that source has failed to prove who it is, often and lately.
+    pub(crate) fn hinders(&self, source: Source) -> bool {
+        self.penalties.hinders(source).is_some()
+    }
+
+    /// A connection on which somebody was let in stays. One client has so many of them.
+    fn let_in(&self, asking: &Asking, what: &str) -> std::result::Result<(), Denied> {
+        let slot = asking.caller.slot();
+        slot.known(|| asking.client(self)).map_err(|words| {
+            let denied = Denied::known("connections", words);
+            self.refused(asking, denied, what)
+        })
+    }
+
+    /// Lets a request in, and says as whom it is to be answered, or says why not. What is refused is counted and logged.
     pub(crate) fn admit(
         &self,
         asking: &Asking,
         needs: Needs,
         what: &str,
-    ) -> std::result::Result<(), Denied> {
+    ) -> std::result::Result<BoundUser, Denied> {
+        let free = BoundUser::default();
         let role = match needs {
-            Needs::Nothing => return Ok(()),
+            Needs::Nothing => {
+                asking.caller.slot().asked();
+                return Ok(free);
+            }
             Needs::Role(role) => role,
-            Needs::Server if asking.is_server(self) => return Ok(()),
+            Needs::Server if asking.is_server(self) => {
+                return self.let_in(asking, what).map(|()| free);
+            }
             Needs::Server => {
                 let denied = Denied::known(
                     "not_a_server",
@@ -108,9 +272,11 @@ impl Access {
                 return Err(self.refused(asking, denied, what));
             }
         };
-        match asking.role(self) {
-            Ok(has) if has >= role => Ok(()),
-            Ok(has) => {
+        match asking.allowed(self) {
+            Ok(has) if has.role.may(role) => {
+                self.let_in(asking, what).map(|()| BoundUser(has.user))
+            }
+            Ok(Allowed { role: has, .. }) => {
                 let who = asking.who();
                 let denied = Denied::known(
                     "role",
@@ -149,7 +315,7 @@ impl Access {
     /// Lets a server that greets as one of the cluster be one.
     pub(crate) fn admit_server(&self, asking: &Asking) -> std::result::Result<(), String> {
         let admitted = self.admit(asking, Needs::Server, "greeting as a server");
-        admitted.map_err(|denied| {
+        admitted.map(|_| ()).map_err(|denied| {
             format!(
                 "{}: its servers have one host key, in their storage, and prove it to each other",
                 denied.words
@@ -158,40 +324,72 @@ impl Access {
     }
 }
 
+/// What somebody may do, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    pub(crate) role: Role,
+    /// As whom their requests are answered; none if they may ask on anybody's behalf.
+    pub(crate) user: Option<Asker>,
+}
+
+impl Allowed {
+    /// Everything.
+    const ALL: Self = Self {
+        role: Role::Admin,
+        user: None,
+    };
+}
+
+impl From<Granted> for Allowed {
+    fn from(granted: Granted) -> Self {
+        Self {
+            role: granted.role,
+            user: granted.user,
+        }
+    }
+}
+
+/// How somebody was known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KnownBy {
+    /// By the user whose process they are.
+    User(u32),
+    /// By a key of SSH.
+    Key(KeyData),
+    /// By a token, which is kept as its hash only.
+    Token { hash: String, name: String },
+}
+
+impl KnownBy {
+    /// What tells one from another.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let text = match self {
+            Self::User(user) => format!("user {user}"),
+            Self::Key(key) => format!("key {}", fingerprint(key)),
+            Self::Token { hash, .. } => format!("token {hash}"),
+        };
+        *blake3::hash(text.as_bytes()).as_bytes()
+    }
+}
+
+/// Warns where others can put another folder in the place of one, or refuses it.
+fn check_parents(folder: &Path, refuse: bool) -> Result<()> {
+    for weakness in strict_modes(folder) {
+        if refuse {
+            return Err(Error::Target(format!(
+                "`{}` is not served: {weakness} (access.strict_modes is \"refuse\")",
+                folder.display()
+            )));
+        }
+        tracing::warn!("{weakness}");
+    }
+    Ok(())
+}
+
 /// The key of a server whose files lie in that folder. It is made if there is none.
 pub(crate) fn host_key(folder: &Path, settings: &Settings) -> Result<HostKey> {
     match &settings.host_key {
         Some(file) => HostKey::at(file),
         None => HostKey::at(&folder.join(NAME)),
-    }
-}
-
-/// What clients may call this server.
-fn names(listen: &str) -> Vec<String> {
-    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    if let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
-        names.push(name.trim().to_owned());
-    }
-    if let Some((host, _)) = listen.rsplit_once(':') {
-        names.push(host.trim_matches(['[', ']']).to_owned());
-    }
-    // A name that no certificate can hold is none of this server's.
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
-    names.retain(|n| !n.is_empty() && n.chars().all(good));
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_that_a_certificate_can_hold() {
-        let names = names("[fe80::1%eth0]:7400");
-        assert!(names.contains(&"localhost".to_owned()));
-        assert!(!names.iter().any(|n| n.contains('%')), "{names:?}");
-        assert!(super::names("10.0.0.7:0").contains(&"10.0.0.7".to_owned()));
     }
 }

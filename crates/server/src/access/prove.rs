@@ -2,9 +2,13 @@
 
 use super::Access;
 use super::caller::{Asking, Caller, Denied, named};
+use super::table::ADMIN;
+use crate::http::SESSION_PREFIX;
 use crate::service::Service;
 use esker_access::authorized::Terms;
+use esker_access::token::Opens;
 use esker_access::{PublicKey, Role, fingerprint, grants, proof};
+use esker_model::Error;
 use esker_rpc::proto;
 use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
 use std::sync::Arc;
@@ -46,9 +50,12 @@ pub(crate) fn prove(
     request: &proto::ProveRequest,
 ) -> Result<proto::ProveReply, Status> {
     let access = &service.access;
-    // What has just been granted holds.
-    access.rights.refresh();
     let caller: &Caller = &asking.caller;
+    let hindered = access.penalties.hinders(caller.source());
+    if hindered.is_none() {
+        // What has just been granted holds.
+        access.rights.refresh();
+    }
     let mut reply = proto::ProveReply::default();
     for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
         // A kind that is not known here has no rights here.
@@ -60,6 +67,19 @@ pub(crate) fn prove(
         if is_host || access.rights.of_key(key, caller.address()).is_ok() {
             reply.usable.push(u32::try_from(i).unwrap_or(u32::MAX));
         }
+    }
+    let shown = !reply.usable.is_empty() || caller.slot().is_proving();
+    if let Some(left) = hindered.filter(|_| !shown) {
+        let words = format!(
+            "{} has failed to prove who it is too often: try again in {} s",
+            caller.source(),
+            left.as_secs() + 1
+        );
+        access.count_refused("hindered");
+        return Err(Denied::unknown("hindered", words).status());
+    }
+    if !reply.usable.is_empty() {
+        caller.slot().proving();
     }
     if request.proof.is_empty() {
         if reply.usable.is_empty() && !request.keys.is_empty() {
@@ -77,6 +97,7 @@ pub(crate) fn prove(
     let key = match proof::check(&request.proof, exporter) {
         Ok(key) => key,
         Err(why) => {
+            access.penalties.failed(caller.source());
             let words = format!(
                 "the proof is refused: {why} (a proof is good on the connection it was made for, and on no other)"
             );
@@ -94,6 +115,7 @@ pub(crate) fn prove(
             Ok(reply)
         }
         Err(refused) => {
+            access.penalties.failed(caller.source());
             let denied = Denied::of_key(&key, &refused);
             Err(access.refused(asking, denied, "Prove").status())
         }
@@ -102,6 +124,7 @@ pub(crate) fn prove(
 
 /// None of the keys that are shown opens anything: each is named, with the reason.
 fn none_usable(access: &Access, asking: &Asking, keys: &[String]) -> Status {
+    access.penalties.failed(asking.caller.source());
     let mut why = "unknown_key";
     let mut reasons = Vec::new();
     for text in keys.iter().take(KEYS_MAX) {
@@ -139,7 +162,28 @@ fn none_usable(access: &Access, asking: &Asking, keys: &[String]) -> Status {
     access.refused(asking, denied, "Prove").status()
 }
 
+/// Takes a key's or a token's rights, or ends a session: in words.
+fn revoke(access: &Access, what: &str) -> esker_model::Result<String> {
+    if !what.starts_with(SESSION_PREFIX) {
+        return grants::revoke(&access.folder, what);
+    }
+    match access.sessions.end_named(what) {
+        Some(who) => Ok(format!("{what} of {who}")),
+        None => Err(Error::Target(format!(
+            "there is no session `{what}` here: `esker grant … --list` shows those that there are"
+        ))),
+    }
+}
+
 impl Proving {
+    /// Who asks for something that only `admin` may, whatever let the request come here.
+    fn admitted<T>(&self, request: &Request<T>, what: &str) -> Result<Asking, Status> {
+        let asking = asking(request)?;
+        let admitted = self.0.access.admit(&asking, ADMIN, what);
+        admitted.map_err(|denied| denied.status())?;
+        Ok(asking)
+    }
+
     /// Changes files, on a thread that may wait.
     async fn change<T: Send + 'static>(
         &self,
@@ -174,15 +218,19 @@ impl Calls for Proving {
         &self,
         request: Request<proto::GrantRequest>,
     ) -> Result<Response<proto::GrantReply>, Status> {
-        let asking = asking(&request)?;
+        let asking = self.admitted(&request, "Grant")?;
         let request = request.into_inner();
         let key = key_of(&request.key)?;
-        let role =
-            Role::parse(&request.role).ok_or_else(|| invalid("a role is read, write or admin"))?;
+        let role = Role::parse(&request.role)
+            .ok_or_else(|| invalid(format!("a role is {}", Role::NAMES)))?;
         let terms = Terms {
             role: Some(role),
             expires: request.expires,
             from: request.from,
+            user: request
+                .user
+                .map(|user| user.parse().map_err(invalid))
+                .transpose()?,
         };
         let print = fingerprint(key.key_data());
         let who = named(&key);
@@ -196,37 +244,29 @@ impl Calls for Proving {
         &self,
         request: Request<proto::RevokeRequest>,
     ) -> Result<Response<proto::RevokeReply>, Status> {
-        let asking = asking(&request)?;
+        let asking = self.admitted(&request, "Revoke")?;
         let what = request.into_inner().key;
-        let revoked = self
-            .change(move |access| grants::revoke(&access.folder, &what))
-            .await?;
+        let revoked = self.change(move |access| revoke(access, &what)).await?;
         tracing::info!(peer = %asking.caller.place(), by = %asking.who(), what = %revoked, "revoked");
         Ok(Response::new(proto::RevokeReply { revoked }))
     }
 
     async fn grants(
         &self,
-        _: Request<proto::GrantsRequest>,
+        request: Request<proto::GrantsRequest>,
     ) -> Result<Response<proto::GrantsReply>, Status> {
+        self.admitted(&request, "Grants")?;
         let (host_key, list) = self
             .change(|access| {
-                let list = grants::list(&access.folder)?;
-                Ok((access.fingerprint(), list))
+                let (mut lines, mistakes) = grants::list(&access.folder)?;
+                lines.extend(access.list_sessions());
+                Ok((access.fingerprint(), (lines, mistakes)))
             })
             .await?;
-        let line = |l: grants::Listed| proto::grants_reply::Line {
-            fingerprint: l.fingerprint,
-            comment: l.comment,
-            role: l.role,
-            expires: l.expires,
-            from: l.from,
-            file: l.file,
-        };
         let (lines, mistakes) = list;
         Ok(Response::new(proto::GrantsReply {
             host_key,
-            lines: lines.into_iter().map(line).collect(),
+            lines: lines.into_iter().map(Into::into).collect(),
             mistakes,
         }))
     }
@@ -235,16 +275,17 @@ impl Calls for Proving {
         &self,
         request: Request<proto::TokenRequest>,
     ) -> Result<Response<proto::TokenReply>, Status> {
-        let asking = asking(&request)?;
+        let asking = self.admitted(&request, "Token")?;
         let request = request.into_inner();
-        let role =
-            Role::parse(&request.role).ok_or_else(|| invalid("a role is read, write or admin"))?;
+        let role = Role::parse(&request.role)
+            .ok_or_else(|| invalid(format!("a role is {}", Role::NAMES)))?;
         if !(1..=TOKEN_SECONDS_MAX).contains(&request.seconds) {
             return Err(invalid("a token holds for a year at most"));
         }
+        let opens = Opens::new(role, request.user.as_deref()).map_err(invalid)?;
         let token = self
             .change(move |access| {
-                grants::make_token(&access.folder, role, request.seconds, &request.comment)
+                grants::make_token(&access.folder, &opens, request.seconds, &request.comment)
             })
             .await?;
         tracing::info!(peer = %asking.caller.place(), by = %asking.who(), %role, "made a token");

@@ -1,10 +1,13 @@
-//! Which call needs which role: the one list of it. What is not listed needs `admin`.
+//! Which request needs which role: by method and path, and of calls by their numbers. What is not listed is not answered.
 
 use crate::metrics::CALLS;
 use esker_access::Role;
 use esker_rpc::proto;
 use esker_rpc::proto::request::Call;
 use prost::Message as _;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Who may make a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,9 +20,10 @@ pub(crate) enum Needs {
     Server,
 }
 
-const READ: Needs = Needs::Role(Role::Read);
-const WRITE: Needs = Needs::Role(Role::Write);
-const ADMIN: Needs = Needs::Role(Role::Admin);
+pub(crate) const INGEST: Needs = Needs::Role(Role::Ingest);
+pub(crate) const READ: Needs = Needs::Role(Role::Read);
+pub(crate) const WRITE: Needs = Needs::Role(Role::Write);
+pub(crate) const ADMIN: Needs = Needs::Role(Role::Admin);
 
 /// The number of `check`, which needs more where it is to mend.
 const CHECK: usize = 18;
@@ -74,166 +78,121 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
     ("shutdown", ADMIN),
 ];
 
-/// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 82] = [
-    ("GET", "/healthz", Needs::Nothing),
-    ("GET", "/readyz", Needs::Nothing),
-    ("GET", "/metrics", READ),
-    ("POST", "/esker.v1.Esker/Exchange", READ),
-    ("POST", "/esker.v1.Access/Prove", Needs::Nothing),
-    ("POST", "/esker.v1.Access/Grant", ADMIN),
-    ("POST", "/esker.v1.Access/Revoke", ADMIN),
-    ("POST", "/esker.v1.Access/Grants", ADMIN),
-    ("POST", "/esker.v1.Access/Token", ADMIN),
-    ("POST", "/api/v1/prove", Needs::Nothing),
-    ("GET", "/api/v1/schema", READ),
-    ("GET", "/api/v1/stats", READ),
-    ("GET", "/api/v1/vertex", READ),
-    ("GET", "/api/v1/vertices", READ),
-    ("GET", "/api/v1/edges", READ),
-    ("GET", "/api/v1/history", READ),
-    ("GET", "/api/v1/lineage", READ),
-    ("GET", "/api/v1/impact", READ),
-    ("POST", "/api/v1/lineage", WRITE),
-    ("POST", "/api/v1/lineage/batch", WRITE),
-    ("GET", "/api/v1/namespaces", READ),
-    ("GET", "/api/v1/namespaces/{namespace}", READ),
-    ("GET", "/api/v1/namespaces/{namespace}/datasets", READ),
-    (
-        "GET",
-        "/api/v1/namespaces/{namespace}/datasets/{dataset}",
-        READ,
-    ),
-    (
-        "GET",
-        "/api/v1/namespaces/{namespace}/datasets/{dataset}/versions",
-        READ,
-    ),
-    ("GET", "/api/v1/jobs", READ),
-    ("GET", "/api/v1/namespaces/{namespace}/jobs", READ),
-    ("GET", "/api/v1/namespaces/{namespace}/jobs/{job}", READ),
-    (
-        "GET",
-        "/api/v1/namespaces/{namespace}/jobs/{job}/runs",
-        READ,
-    ),
-    ("GET", "/api/v1/jobs/runs/{id}", READ),
-    ("GET", "/api/v1/jobs/runs/{id}/facets", READ),
-    ("GET", "/api/v1/view/lineage", READ),
-    ("GET", "/api/v1/export/lineage", READ),
-    ("GET", "/api/v1/news", READ),
-    ("GET", "/api/v1/home", READ),
-    ("GET", "/api/v1/suggest", READ),
-    ("GET", "/api/v1/search", READ),
-    ("GET", "/api/v1/view/neighbourhood", READ),
-    ("GET", "/api/v1/view/space", READ),
-    ("GET", "/api/v1/runs", READ),
-    ("GET", "/api/v1/runs/one", READ),
-    ("GET", "/api/v1/runs/diff", READ),
-    ("GET", "/api/v1/tags/values", READ),
-    ("GET", "/api/v1/complete", READ),
-    ("GET", "/api/v1/cluster", READ),
-    ("GET", "/api/v1/events", READ),
-    ("GET", "/api/v1/site", READ),
-    ("POST", "/api/v1/session/ticket", READ),
-    // What a session is for is said by who asks.
-    ("GET", "/api/v1/session", Needs::Nothing),
-    ("POST", "/api/v1/session", Needs::Nothing),
-    ("DELETE", "/api/v1/session", Needs::Nothing),
-    // The pages say nothing of the data.
-    ("GET", "/", Needs::Nothing),
-    ("GET", "/favicon.svg", Needs::Nothing),
-    ("GET", "/assets/{*name}", Needs::Nothing),
-    ("POST", "/api/v1/travel", READ),
-    ("POST", "/api/v1/apply", WRITE),
-    ("GET", "/api/v1/find", READ),
-    ("POST", "/api/v1/find", READ),
-    ("GET", "/api/v1/objects/{id}", READ),
-    ("GET", "/api/v1/objects", READ),
-    ("POST", "/api/v1/objects", WRITE),
-    ("PATCH", "/api/v1/objects/{id}", WRITE),
-    ("DELETE", "/api/v1/objects/{id}", WRITE),
-    ("GET", "/api/v1/tags", READ),
-    ("POST", "/api/v1/tag", WRITE),
-    ("POST", "/api/v1/index", WRITE),
-    ("GET", "/api/v1/files/stat", READ),
-    ("GET", "/api/v1/files/list", READ),
-    ("GET", "/api/v1/files/find", READ),
-    ("GET", "/api/v1/files/usage", READ),
-    ("GET", "/api/v1/files/top", READ),
-    ("POST", "/ingest/slurm/_doc", WRITE),
-    ("GET", "/api/v1/openapi.json", READ),
-    ("GET", "/api/v1/rdf/{what}", READ),
-    ("POST", "/api/v1/rdf/{what}", WRITE),
-    // An update is sent as a query is: what it is for is seen where it is read (`Origin::may_write`).
-    ("GET", "/sparql", READ),
-    ("POST", "/sparql", READ),
-    ("GET", "/rdf-graphs", READ),
-    ("PUT", "/rdf-graphs", WRITE),
-    ("POST", "/rdf-graphs", WRITE),
-    ("DELETE", "/rdf-graphs", WRITE),
-    ("*", "/rdf-graphs/{*name}", WRITE),
+/// Calls that have no method of their own in the service: they come by `Exchange` only.
+const BY_EXCHANGE: [&str; 4] = ["unknown", "peer", "window", "none"];
+
+/// What has its own name in `proto/`, and is no call of `Request`.
+const OF_SERVICES: [(&str, Needs); 6] = [
+    ("/esker.v1.Esker/Exchange", READ),
+    ("/esker.v1.Access/Prove", Needs::Nothing),
+    ("/esker.v1.Access/Grant", ADMIN),
+    ("/esker.v1.Access/Revoke", ADMIN),
+    ("/esker.v1.Access/Grants", ADMIN),
+    ("/esker.v1.Access/Token", ADMIN),
 ];
 
-/// `ReadVertices` as `read_vertices`.
-fn snake(name: &str) -> String {
+/// One kind of request that is answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    /// GET is HEAD as well.
+    pub(crate) method: &'static str,
+    /// A pattern, in which `{…}` is one part and `{*…}` all that is left.
+    pub(crate) path: Cow<'static, str>,
+    pub(crate) needs: Needs,
+    /// Whether the answer is one user's where whoever asks is bound to one, or says nothing of the data.
+    pub(crate) per_user: bool,
+}
+
+/// Who may ask with a method, and whether the answer is one user's ([`Listed::per_user`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) needs: Needs,
+    pub(crate) per_user: bool,
+}
+
+/// `read_vertices` as `ReadVertices`.
+fn camel(name: &str) -> String {
     let mut out = String::new();
-    for (i, c) in name.char_indices() {
-        if c.is_ascii_uppercase() && i > 0 {
-            out.push('_');
-        }
-        out.push(c.to_ascii_lowercase());
+    for word in name.split('_') {
+        let mut letters = word.chars();
+        out.extend(letters.next().map(|c| c.to_ascii_uppercase()));
+        out.push_str(letters.as_str());
     }
     out
 }
 
-/// Whether a path is one of a pattern, in which `{…}` is one part and `{*…}` all that is left.
-fn fits(pattern: &str, path: &str) -> bool {
-    let mut parts = path.split('/');
-    for part in pattern.split('/') {
-        if part.starts_with("{*") {
-            return parts.next().is_some();
-        }
-        match parts.next() {
-            Some(_) if part.starts_with('{') => {}
-            Some(got) if got == part => {}
-            _ => return false,
-        }
-    }
-    parts.next().is_none()
+/// The paths of the services' methods, all asked with POST.
+pub(crate) fn of_services() -> impl Iterator<Item = (Cow<'static, str>, Needs)> {
+    let calls = OF_CALLS
+        .iter()
+        .filter(|(name, _)| !BY_EXCHANGE.contains(name))
+        .map(|(name, needs)| (format!("/esker.v1.Esker/{}", camel(name)).into(), *needs));
+    let others = OF_SERVICES
+        .iter()
+        .map(|(path, needs)| ((*path).into(), *needs));
+    others.chain(calls)
 }
 
-/// Who may make a request.
-pub(crate) fn of_path(method: &str, path: &str) -> Needs {
-    // What a browser asks before it sends anything is answered without looking at data.
-    if method == "OPTIONS" {
-        return Needs::Nothing;
+/// All that the port answers: the services' methods, and what [`crate::http`] lists. The routers are made from the same lists, and what is in none
+/// is refused before a router sees it.
+pub(crate) fn all() -> Vec<Listed> {
+    let services = of_services().map(|(path, needs)| Listed {
+        method: "POST",
+        path,
+        needs,
+        // What calls say of one user is seen where they are read ([`super::BoundUser::bind`]).
+        per_user: true,
+    });
+    services.chain(crate::http::listed()).collect()
+}
+
+/// Methods, and who may ask with them, by path.
+static TABLE: LazyLock<matchit::Router<Vec<(&'static str, Entry)>>> = LazyLock::new(|| {
+    let mut paths: BTreeMap<Cow<'static, str>, Vec<(&'static str, Entry)>> = BTreeMap::new();
+    for listed in all() {
+        let methods = paths.entry(listed.path).or_default();
+        let entry = Entry {
+            needs: listed.needs,
+            per_user: listed.per_user,
+        };
+        methods.push((listed.method, entry));
     }
-    let asks = matches!(method, "GET" | "HEAD");
-    let path = match path.strip_suffix('/') {
-        Some(shorter) if !shorter.is_empty() => shorter,
-        _ => path,
+    let mut table = matchit::Router::new();
+    for (path, methods) in paths {
+        // A path that contradicts another one is not found, and so refused.
+        if let Err(e) = table.insert(path.as_ref(), methods) {
+            tracing::error!(%path, error = %e, "a path is not served");
+        }
+    }
+    table
+});
+
+/// What a request's method and path are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Listed, with who may ask.
+    Listed(Entry),
+    /// The path is asked with these methods only, as `Allow` lists them.
+    OtherMethods(String),
+    /// There is no such path.
+    Nothing,
+}
+
+/// Looks a request up. Paths are taken as the router takes them: as they were sent, letter by letter.
+pub(crate) fn find(method: &str, path: &str) -> Found {
+    let Ok(found) = TABLE.at(path) else {
+        return Found::Nothing;
     };
-    // Reading what has a name of its own needs no more than reading the others.
-    if asks && fits("/rdf-graphs/{*name}", path) {
-        return READ;
+    let listed = if method == "HEAD" { "GET" } else { method };
+    if let Some((_, entry)) = found.value.iter().find(|(m, _)| *m == listed) {
+        return Found::Listed(*entry);
     }
-    let same = |listed: &str| listed == method || listed == "*" || (asks && listed == "GET");
-    let listed = OF_PATHS
-        .iter()
-        .find(|(listed, pattern, _)| same(listed) && fits(pattern, path));
-    if let Some((_, _, needs)) = listed {
-        return *needs;
+    let mut allow: Vec<&str> = found.value.iter().map(|(method, _)| *method).collect();
+    if allow.contains(&"GET") {
+        allow.push("HEAD");
     }
-    if let Some(name) = path.strip_prefix("/esker.v1.Esker/") {
-        let name = snake(name);
-        return OF_CALLS
-            .iter()
-            .find(|(call, _)| *call == name)
-            .map_or(ADMIN, |(_, needs)| *needs);
-    }
-    // There is nothing: whoever may read is told so.
-    if asks { READ } else { ADMIN }
+    allow.sort_unstable();
+    Found::OtherMethods(allow.join(", "))
 }
 
 /// Who may make a call of that number.
@@ -288,37 +247,42 @@ mod tests {
     }
 
     #[test]
-    fn every_method_of_the_services_is_listed() {
+    fn the_methods_of_the_services_are_listed_and_no_others() {
         let methods = methods();
         assert!(methods.len() > 40, "{methods:?}");
-        for (service, name) in methods {
-            let path = format!("/esker.v1.{service}/{name}");
-            let by_path = OF_PATHS.iter().any(|(_, listed, _)| *listed == path);
-            let by_name = OF_CALLS.iter().any(|(call, _)| *call == snake(&name));
-            let listed = by_path || (service == "Esker" && by_name);
-            assert!(listed, "{path} is not listed: who may call it?");
-        }
+        let mut expected: Vec<String> = methods
+            .into_iter()
+            .map(|(service, name)| format!("/esker.v1.{service}/{name}"))
+            .collect();
+        let mut listed: Vec<String> = of_services().map(|(path, _)| path.into_owned()).collect();
+        expected.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, expected);
     }
 
     #[test]
-    fn every_path_of_the_api_is_listed() {
-        let is_listed = |method: &str, path: &str| {
-            let mut all = OF_PATHS.iter();
-            assert!(
-                all.any(|(m, p, _)| *m == method && *p == path),
-                "{method} {path} is not listed: who may ask it?"
-            );
-        };
+    fn whoever_reads_changes_nothing() {
         for (method, path, writes) in crate::http::paths() {
-            is_listed(method, path);
-            let needs = of_path(method, path);
+            let Found::Listed(Entry { needs, .. }) = find(method, path) else {
+                panic!("{method} {path} is not found");
+            };
             // What is sent with a body and changes nothing.
             let asks = ["/api/v1/travel", "/api/v1/find"].contains(&path) || method == "GET";
             assert_eq!(needs == READ, asks, "{method} {path}: {needs:?}");
             assert!(!(asks && writes), "{method} {path}");
         }
-        for path in ["/healthz", "/readyz", "/metrics", "/sparql", "/rdf-graphs"] {
-            is_listed("GET", path);
+    }
+
+    #[test]
+    fn all_that_is_listed_is_found() {
+        for listed in all() {
+            let path = listed.path.replace(['{', '}', '*'], "");
+            let found = find(listed.method, &path);
+            let expected = Entry {
+                needs: listed.needs,
+                per_user: listed.per_user,
+            };
+            assert_eq!(found, Found::Listed(expected), "{listed:?}");
         }
     }
 
@@ -327,24 +291,58 @@ mod tests {
         for (method, path, needs) in [
             ("GET", "/healthz", Needs::Nothing),
             ("OPTIONS", "/sparql", Needs::Nothing),
+            ("OPTIONS", "/rdf-graphs/a/b", Needs::Nothing),
             ("GET", "/metrics", READ),
             ("HEAD", "/sparql/", READ),
-            ("GET", "/nowhere", READ),
-            ("POST", "/nowhere", ADMIN),
             ("GET", "/rdf-graphs/a/b", READ),
             ("PUT", "/rdf-graphs/a/b", WRITE),
             ("DELETE", "/rdf-graphs/", WRITE),
             ("DELETE", "/api/v1/objects/7", WRITE),
             ("GET", "/api/v1/objects/7", READ),
+            ("POST", "/api/v1/lineage", INGEST),
+            ("POST", "/ingest/slurm/_doc", INGEST),
             ("POST", "/esker.v1.Esker/Apply", WRITE),
             ("POST", "/esker.v1.Esker/Backup", ADMIN),
             ("POST", "/esker.v1.Esker/ScanEdges", READ),
-            ("POST", "/esker.v1.Esker/Nothing", ADMIN),
             ("POST", "/esker.v1.Access/Prove", Needs::Nothing),
             ("POST", "/esker.v1.Access/Grant", ADMIN),
-            ("POST", "/esker.v1.Access/Other", ADMIN),
         ] {
-            assert_eq!(of_path(method, path), needs, "{method} {path}");
+            let Found::Listed(entry) = find(method, path) else {
+                panic!("{method} {path} is not found");
+            };
+            assert_eq!(entry.needs, needs, "{method} {path}");
+        }
+        for (method, path) in [
+            ("OPTIONS", "/esker.v1.Access/Token"),
+            ("GET", "/esker.v1.Access/Token"),
+            ("OPTIONS", "/esker.v1.Esker/Exchange"),
+            ("OPTIONS", "/api/v1/apply"),
+            ("PATCH", "/sparql"),
+            ("get", "/healthz"),
+        ] {
+            let found = find(method, path);
+            assert!(
+                matches!(found, Found::OtherMethods(_)),
+                "{method} {path}: {found:?}"
+            );
+        }
+        assert_eq!(
+            find("TRACE", "/rdf-graphs/a"),
+            Found::OtherMethods("DELETE, GET, HEAD, OPTIONS, POST, PUT".into())
+        );
+        for path in [
+            "/nowhere",
+            "",
+            "*",
+            "/api/v1/apply/",
+            "/api/v1/objects/",
+            "//healthz",
+            "/api/v1/%61pply",
+            "/esker.v1.Access/Other",
+            "/esker.v1.Esker/Peer",
+            "/esker.v1.Other/Token",
+        ] {
+            assert_eq!(find("POST", path), Found::Nothing, "{path}");
         }
         let check = |repair| {
             let check = proto::CheckRequest {

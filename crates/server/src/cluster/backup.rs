@@ -64,7 +64,7 @@ impl Draft {
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".partial-{}", std::process::id()));
         let path = target.with_file_name(name);
-        fs::create_dir(&path).map_err(|e| match e.kind() {
+        esker::modes::create_private(&path).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::Target(format!(
                 "cannot {what} `{shown}`: the folder that it is to lie in does not exist; make that first (mkdir -p)"
             )),

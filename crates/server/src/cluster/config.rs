@@ -4,10 +4,11 @@ mod etcd;
 
 pub use etcd::EtcdConfig;
 pub(crate) use etcd::ID_FILE;
-use etcd::{LEASE_LEAST, WrittenEtcd};
+use etcd::WrittenEtcd;
 
 use crate::config::Draft;
 use crate::settings::Settings;
+use esker::modes::create_private_all;
 use esker::{Durability, WindowOptions};
 use esker_cluster::node::SERVERS_MAX;
 use esker_cluster::placement::{
@@ -137,7 +138,7 @@ enum Servers {
     Count(usize),
 }
 
-const OWN: [Key<Half>; 23] = [
+const OWN: [Key<Half>; 20] = [
     Key {
         path: "name",
         expected: "text",
@@ -242,39 +243,6 @@ const OWN: [Key<Half>; 23] = [
         },
     },
     Key {
-        path: "etcd.endpoints",
-        expected: "a list of \"http://HOST:PORT\", where etcd answers",
-        set: |d, v| {
-            let list = v.as_array()?.iter();
-            let urls = list.map(|u| u.get_ref().as_str().map(str::to_owned));
-            let urls: Vec<String> = urls.collect::<Option<_>>()?;
-            let good = |u: &String| u.starts_with("http://") && u.len() > "http://".len();
-            d.etcd.endpoints = Some(urls).filter(|u| !u.is_empty() && u.iter().all(good));
-            d.etcd.endpoints.is_some().then_some(())
-        },
-    },
-    Key {
-        path: "etcd.lease",
-        expected: "a time from 2s to 1m",
-        set: |d, v| {
-            let range = LEASE_LEAST..=Duration::from_mins(1);
-            d.etcd.lease = Some(config::time(v).filter(|t| range.contains(t))?);
-            Some(())
-        },
-    },
-    Key {
-        path: "etcd.rebalance",
-        expected: "\"auto\" or \"manual\"",
-        set: |d, v| {
-            d.etcd.even = Some(match text(v)? {
-                "auto" => true,
-                "manual" => false,
-                _ => return None,
-            });
-            Some(())
-        },
-    },
-    Key {
         path: "failover.proxy_after",
         expected: config::TIME,
         set: |d, v| config::time(v).map(|t| d.proxy_after = Some(t)),
@@ -325,6 +293,7 @@ fn shared(path: &str) -> bool {
     path == "drain"
         || path == "lease"
         || path == "backups"
+        || path.starts_with("access.")
         || path.starts_with("limits.")
         || path.starts_with("threads.")
 }
@@ -332,11 +301,15 @@ fn shared(path: &str) -> bool {
 impl Filled for Half {
     fn paths() -> Vec<&'static str> {
         let shared = Draft::paths().into_iter().filter(|p| shared(p));
-        OWN.iter().map(|k| k.path).chain(shared).collect()
+        let own = OWN.iter().map(|k| k.path);
+        let etcd = etcd::KEYS.iter().map(|k| k.path);
+        own.chain(etcd).chain(shared).collect()
     }
 
     fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str> {
-        take_by(&OWN, self, path, value).unwrap_or_else(|| self.server.take(path, value))
+        take_by(&OWN, self, path, value)
+            .or_else(|| take_by(&etcd::KEYS, &mut self.etcd, path, value))
+            .unwrap_or_else(|| self.server.take(path, value))
     }
 }
 
@@ -426,7 +399,10 @@ impl ClusterConfig {
                 })?
             }
         };
-        let etcd = half.etcd.whole(half.stores);
+        let etcd = half
+            .etcd
+            .whole(half.stores, file)
+            .map_err(|why| whole(&why))?;
         if etcd.is_some() && half.proxy_after.is_some() {
             return Err(whole(
                 "`failover.proxy_after` is for clusters without etcd: with `stores` or `[etcd]`, stores of a server that is gone go \
@@ -694,7 +670,7 @@ impl ClusterConfig {
         self.check_coordinated()?;
         let file = self.storage.join(esker::CLUSTER_FILE);
         let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
-        std::fs::create_dir_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
+        create_private_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
         match std::fs::read_to_string(&file) {
             Ok(text) => self.compare(&file, &text),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {

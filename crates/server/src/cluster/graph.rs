@@ -15,7 +15,6 @@ use esker_model::{
     GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent,
     VertexId, VertexSelect,
 };
-use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -236,26 +235,6 @@ impl GraphRead for ClusterGraph<'_> {
         let node = &self.cluster.node;
         self.cluster
             .wait(node.travel(traversal, budget, cancel, self.caller()))
-    }
-
-    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
-        if !self.hides() {
-            return Ok(0);
-        }
-        let node = &self.cluster.node;
-        let hidden = self.cluster.wait(node.hidden(of, self.caller()))?;
-        let both = of.iter().zip(hidden);
-        let shown: Vec<VertexId> = both.filter(|(_, h)| !h).map(|(id, _)| *id).collect();
-        let mut ends = BTreeSet::new();
-        let all = &mut |_: usize, edge: Edge| {
-            ends.insert(edge.key.destination);
-            Flow::Continue(())
-        };
-        self.cluster
-            .wait(node.scan_edges(&shown, select, self.seen, all))?;
-        let ends: Vec<VertexId> = ends.into_iter().collect();
-        let hidden = self.cluster.wait(node.hidden(&ends, self.caller()))?;
-        Ok(hidden.into_iter().filter(|h| *h).count() as u64)
     }
 
     fn applied(&self, once: &[u8]) -> Result<bool> {

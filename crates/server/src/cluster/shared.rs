@@ -21,7 +21,7 @@ fn failed(what: &str, path: &Path, e: std::io::Error) -> Error {
 impl SharedFolder {
     /// A folder that is there, or whose parent is: what is not mounted must not be made by the way.
     pub(super) fn new(folder: PathBuf, runtime: Handle) -> Self {
-        match std::fs::create_dir(&folder) {
+        match esker::modes::create_private(&folder) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => tracing::warn!(
                 folder = %folder.display(),
                 error = %e,

@@ -10,10 +10,11 @@ use crate::cluster::Graph;
 use crate::service::Service;
 use esker::lineage::{Direction, LineageOptions, render_json};
 use esker_model::namespace::resolve;
+use esker_model::object::Asker;
 use esker_model::traversal::{Budget, Start, Strategy, TravelResult};
 use esker_model::{
     Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version, VersionRange, Versions,
-    Vertex, VertexChange, VertexId, VertexRef, VertexSelect, VertexTypeId,
+    Vertex, VertexChange, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -26,13 +27,33 @@ pub(super) struct Asked<'a> {
     pub(super) watch: &'a Watch,
     pub(super) query: Query,
     pub(super) body: &'a str,
+    /// On whose behalf, as the server found it out from the request and its sender; `None` sees all.
+    pub(super) asker: Option<Asker>,
 }
 
 impl<'a> Asked<'a> {
+    /// On whose behalf.
+    pub(super) fn asker(&self) -> Option<&Asker> {
+        self.asker.as_ref()
+    }
+
+    /// Whether something may be hidden from whoever asks.
+    pub(super) fn is_limited(&self) -> bool {
+        Asker::limited(self.asker()).is_some()
+    }
+
     /// The graph, as whoever asks sees it.
-    pub(super) fn graph(&self) -> Result<Graph<'a>, Refused> {
-        let asker = self.query.asker()?;
-        Ok(self.service.graph_as(asker.as_ref()))
+    pub(super) fn graph(&self) -> Graph<'a> {
+        self.service.graph_as(self.asker())
+    }
+
+    /// The vertices that names mean now to whoever asks.
+    pub(super) fn resolve(
+        &self,
+        schema: &Schema,
+        names: &[VertexName],
+    ) -> esker_model::Result<Vec<VertexRef>> {
+        resolve(&*self.service.names_now(), self.asker(), schema, names)
     }
 
     /// A vertex by its name: a path is the file that is there now.
@@ -42,8 +63,7 @@ impl<'a> Asked<'a> {
         schema: &Schema,
     ) -> Result<(String, VertexRef), Refused> {
         let name = self.query.vertex_name(parameter)?;
-        let names = self.service.names_now();
-        let found = resolve(&*names, schema, std::slice::from_ref(&name))?;
+        let found = self.resolve(schema, std::slice::from_ref(&name))?;
         let vertex = match found.first() {
             Some(vertex) => *vertex,
             None => name.resolve(schema)?,
@@ -92,7 +112,7 @@ pub(super) fn schema(asked: &Asked<'_>) -> Answer {
 
 pub(super) fn stats(asked: &Asked<'_>) -> Answer {
     let schema = asked.service.schema()?;
-    let stats = crate::answer::stats(asked.service, &*asked.service.graph_now())?;
+    let stats = crate::answer::stats(asked.service, &*asked.graph(), asked.asker())?;
     let vertices = stats
         .counts
         .vertices
@@ -136,7 +156,7 @@ pub(super) fn stats(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let (name, vertex) = asked.vertex("id", &schema)?;
     let found = graph.read_vertices(&[vertex.id], asked.query.as_of()?)?;
@@ -153,7 +173,7 @@ pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let type_id = asked.query.vertex_type(&schema)?;
     let limit = asked.query.limit()?;
@@ -204,7 +224,7 @@ pub(super) fn learn(
 }
 
 pub(super) fn edges(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let (name, vertex) = asked.vertex("id", &schema)?;
     let types = match asked.query.get("type") {
@@ -251,7 +271,7 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn history(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let (_, vertex) = asked.vertex("id", &schema)?;
     let bound = |name: &str, default| match asked.query.get(name) {
@@ -301,7 +321,7 @@ pub(super) fn impact(asked: &Asked<'_>) -> Answer {
 }
 
 fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let (name, vertex) = asked.vertex("id", &schema)?;
     let depth = asked.query.number("depth")?;
@@ -366,11 +386,11 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         strategy: strategy(body.get("strategy"))?,
     };
     let profile = body.get("profile") == Some(&Json::Bool(true));
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let begun = Instant::now();
     let result = graph.travel(&traversal, &budget, asked.watch)?;
     let latest = &asked.service.console.traversals;
-    latest.note(&traversal, &result, begun.elapsed());
+    latest.note(asked.asker(), &traversal, &result, begun.elapsed());
     let schema = asked.service.schema()?;
     travelled((&graph, &schema), &traversal, &result, profile)
 }
@@ -399,7 +419,7 @@ fn travelled(
     result: &TravelResult,
     profile: bool,
 ) -> Answer {
-    let names = |names: &[esker_model::VertexName]| match names {
+    let names = |names: &[VertexName]| match names {
         [one] => Json::from(one.to_string()),
         many => many.iter().map(ToString::to_string).collect(),
     };

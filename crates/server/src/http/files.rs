@@ -95,7 +95,7 @@ impl Gathered {
 
 /// `GET /api/v1/files/stat`.
 pub(super) fn stat(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
     let follow = asked.query.flag("follow")?;
     let inode = names(asked).stat(asker.as_ref(), &path, follow)?;
     Ok(file_out(&path, &inode).to_string())
@@ -117,7 +117,7 @@ fn cookie_in(text: &str) -> Result<Cookie, Refused> {
 
 /// `GET /api/v1/files/list`.
 pub(super) fn list(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
     let after = asked.query.get("after").map(cookie_in).transpose()?;
     let mut all = Gathered::new(asked.query.limit()?);
     let mut last = None;
@@ -135,7 +135,7 @@ pub(super) fn list(asked: &Asked<'_>) -> Answer {
 
 /// `GET /api/v1/files/find`.
 pub(super) fn find(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
     let filter = filter(asked.query.get("filter").unwrap_or_default())?;
     // What is no attribute of files is a tag.
     let tags: Vec<&str> = filter
@@ -146,7 +146,7 @@ pub(super) fn find(asked: &Asked<'_>) -> Answer {
     let mut known = vec![false; tags.len()];
     let prepared = Prepared::new(&filter);
     let mut all = Gathered::new(asked.query.limit()?);
-    let (names, graph) = (names(asked), asked.service.graph_as(None));
+    let (names, graph) = (names(asked), asked.graph());
     walk_tagged(
         (&*names, &*graph),
         asker.as_ref(),
@@ -212,7 +212,7 @@ fn rows(all: &[(String, Usage)], limit: usize) -> String {
 
 /// `GET /api/v1/files/usage`.
 pub(super) fn usage(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
     let limit = asked.query.limit()?;
     let levels = asked.query.number("depth")?.unwrap_or_default();
     let names = names(asked);
@@ -230,7 +230,7 @@ pub(super) fn usage(asked: &Asked<'_>) -> Answer {
 
 /// `GET /api/v1/files/top`.
 pub(super) fn top(asked: &Asked<'_>) -> Answer {
-    let (limit, asker) = (asked.query.limit()?, asked.query.asker()?);
+    let (limit, asker) = (asked.query.limit()?, asked.asker.clone());
     let by = match asked.query.required("by")? {
         "dir" => None,
         "user" => Some(SpaceBy::User),
@@ -253,7 +253,7 @@ pub(super) fn top(asked: &Asked<'_>) -> Answer {
         Some(_) if asked.query.get("path").is_some() => {
             return Err(Refused::bad("parameter `path` goes with by=dir".into()));
         }
-        Some(_) if asker.as_ref().is_some_and(|a| a.uid != 0) => {
+        Some(_) if asked.is_limited() => {
             return Err(Refused::bad(
                 "sums over the whole namespace are not on somebody\'s behalf: leave out `uid`, or ask by=dir".into(),
             ));

@@ -4,7 +4,8 @@ use super::api::Answer;
 use super::body::{Fields, parse};
 use super::json::{found_out, report_out};
 use super::query::Query;
-use super::{Refused, failed};
+use super::{Refused, asker_of, failed};
+use crate::access::BoundUser;
 use crate::call::{Call, Sink, Terms, Watch};
 use crate::limits::JSON_ANSWER_BYTES;
 use crate::objects::now_nanos;
@@ -79,7 +80,7 @@ fn share(rank: Option<u64>, of: Option<u64>) -> Result<Option<Share>, Refused> {
 }
 
 /// What is searched for, as the question mark says it.
-fn asked_by_query(query: &Query) -> Result<(Find, Format), Refused> {
+fn asked_by_query(query: &Query, bound: &BoundUser) -> Result<(Find, Format), Refused> {
     let find = Find {
         filter: filter(query.get("filter").unwrap_or_default())?,
         select: query
@@ -88,7 +89,7 @@ fn asked_by_query(query: &Query) -> Result<(Find, Format), Refused> {
         limit: query.number("limit")?,
         count: query.flag("count")?,
         explain: query.flag("explain")?,
-        asker: query.asker()?,
+        asker: asker_of(bound, query.asker())?,
         share: share(query.number("rank")?, query.number("of")?)?,
         after: query.get("after").map(super::body::object_id).transpose()?,
     };
@@ -96,7 +97,7 @@ fn asked_by_query(query: &Query) -> Result<(Find, Format), Refused> {
 }
 
 /// What is searched for, as a body says it.
-fn asked_by_body(body: &str) -> Result<(Find, Format), Refused> {
+fn asked_by_body(body: &str, bound: &BoundUser) -> Result<(Find, Format), Refused> {
     let body = parse(body, &KEYS)?;
     let body = Fields {
         object: &body,
@@ -110,7 +111,7 @@ fn asked_by_body(body: &str) -> Result<(Find, Format), Refused> {
         limit: body.number("limit")?,
         count: body.flag("count")?,
         explain: body.flag("explain")?,
-        asker: body.asker()?,
+        asker: asker_of(bound, body.asker())?,
         share: share(body.number("rank")?, body.number("of")?)?,
         after: after.map(super::body::object_id).transpose()?,
     };
@@ -122,14 +123,14 @@ pub(super) async fn find(
     service: &Arc<Service>,
     query: Query,
     body: String,
-    in_body: bool,
+    (in_body, bound): (bool, BoundUser),
 ) -> Result<Response<Body>, Response<Body>> {
     let bytes = body.len();
     let read = move |_: &Service, _: &Watch| {
         if in_body {
-            asked_by_body(&body)
+            asked_by_body(&body, &bound)
         } else {
-            asked_by_query(&query)
+            asked_by_query(&query, &bound)
         }
     };
     let asked = service.work(0, read).await.map_err(|e| failed(&e))?;

@@ -30,6 +30,26 @@ fn unpacked(packed: &[u8], limit: usize) -> Result<Vec<u8>, Refused> {
     Ok(out)
 }
 
+/// Refuses a body whose type is neither `kind` nor JSON's. A page of another site can have a browser send texts and forms, but nothing of
+/// these types, without asking first.
+pub(super) fn is_typed<B>(request: &Request<B>, kind: &str) -> Result<(), Refused> {
+    let given = request.headers().get(header::CONTENT_TYPE);
+    let given = given.map(|g| g.to_str().unwrap_or_default());
+    let name = given.map(|g| g.split(';').next().unwrap_or_default().trim());
+    let fits = |name: &str| {
+        name.eq_ignore_ascii_case(kind) || name.eq_ignore_ascii_case("application/json")
+    };
+    if name.is_some_and(fits) {
+        return Ok(());
+    }
+    let said = match given {
+        Some(given) => format!("a body of type `{given}` is not taken here"),
+        None => "a body without a type is not taken here".to_owned(),
+    };
+    let message = format!("{said}: send it with the header `Content-Type: {kind}`");
+    Err(Refused::Said(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+}
+
 /// The body's text.
 pub(super) async fn text(
     service: &Arc<Service>,

@@ -1,6 +1,6 @@
 //! HTTP on the same port: health, metrics, the JSON API.
 //!
-//! [`table`] is the one list of paths: the routes and the `OpenAPI` document are made from it.
+//! [`table`] is the list of the API's paths: the `OpenAPI` document is made from it. [`routes`](mod@routes) has the others, and makes the router of both.
 
 mod api;
 mod body;
@@ -16,31 +16,32 @@ mod openlineage;
 mod ops;
 mod prove;
 mod query;
-mod sparql;
+mod routes;
+pub(crate) mod sparql;
 mod status;
 mod table;
 mod view;
 mod write;
 
+use crate::access::BoundUser;
 use crate::call::Watch;
 use crate::service::Service;
 use api::Asked;
-use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::routing::{delete, get, patch, post};
-pub(crate) use console::session::{Sessions, Somebody, cookie};
+pub(crate) use console::session::{Bound, PREFIX as SESSION_PREFIX, Session, Sessions, cookie};
 pub(crate) use console::{Console, sample};
 use esker_model::filter::ParseError;
+use esker_model::object::Asker;
 use esker_model::traversal;
 use esker_model::{Error, ErrorKind};
 use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use query::Query;
+pub(crate) use routes::{guarded, listed, routes};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use table::{Endpoint, Run, Verb};
+use table::{Endpoint, Run};
 
 /// Why a request is not answered with what it asked for.
 #[derive(Debug)]
@@ -134,56 +135,16 @@ fn status_of(kind: ErrorKind) -> StatusCode {
 /// Method and path of all of the API, and whether it changes anything.
 #[cfg(test)]
 pub(crate) fn paths() -> Vec<(&'static str, &'static str, bool)> {
-    let verb = |verb| match verb {
-        Verb::Get => "GET",
-        Verb::Post => "POST",
-        Verb::Patch => "PATCH",
-        Verb::Delete => "DELETE",
-    };
     let changes = |run: &Run| matches!(run, Run::Write(_) | Run::Receive);
-    let each = |e: &Endpoint| (verb(e.verb), e.path, changes(&e.run));
+    let each = |e: &Endpoint| (e.verb.name(), e.path, changes(&e.run));
     table::all().map(each).collect()
 }
 
-/// All that is not gRPC.
-pub(crate) fn routes(service: &Arc<Service>) -> Router {
-    let mut router = Router::new()
-        .route("/healthz", get(status::health))
-        .route("/readyz", get(status::ready))
-        .route("/metrics", get(status::metrics))
-        .route("/api/v1/prove", post(prove::answer))
-        .route("/", get(console::assets::page))
-        .route("/favicon.svg", get(console::assets::icon))
-        .route("/assets/{*name}", get(console::assets::part))
-        .route("/api/v1/session/ticket", post(console::session::ticket))
-        .route(
-            "/api/v1/session",
-            get(console::session::look)
-                .post(console::session::enter)
-                .delete(console::session::leave),
-        )
-        .route("/api/v1/events", get(console::events::events))
-        .route("/api/v1/site", get(console::sites::sites));
-    router = sparql::routes(router);
-    for endpoint in table::all() {
-        let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {
-            service.metrics.http.add(1);
-            match answer(service, endpoint, request).await {
-                Ok(response) | Err(response) => response,
-            }
-        };
-        let method = match endpoint.verb {
-            Verb::Get => get(handler),
-            Verb::Post => post(handler),
-            Verb::Patch => patch(handler),
-            Verb::Delete => delete(handler),
-        };
-        router = router.route(endpoint.path, method);
-    }
-    router
-        .fallback(nothing)
-        .method_not_allowed_fallback(wrong_verb)
-        .with_state(Arc::clone(service))
+/// Whether a request is one of gRPC, and is to be answered so.
+pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    request.method() == http::Method::POST
+        && kind.is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"))
 }
 
 async fn answer(
@@ -210,6 +171,11 @@ async fn answer(
         }
     });
     let query = query.map_err(|e| e.response())?;
+    if let Some((kind, _)) = endpoint.body {
+        incoming::is_typed(&request, kind).map_err(|e| e.response())?;
+    }
+    let bound = bound_of(&request)?;
+    let asker = asker_of(&bound, query.asker()).map_err(|refused| refused.response())?;
     let body = incoming::text(&service, request).await?;
     match endpoint.run {
         Run::Describe => Ok(json_response(openapi::document().to_string())),
@@ -224,7 +190,7 @@ async fn answer(
             *response.status_mut() = status;
             Ok(response)
         }
-        Run::Find => find::find(&service, query, body, endpoint.body.is_some()).await,
+        Run::Find => find::find(&service, query, body, (endpoint.body.is_some(), bound)).await,
         Run::Read(run) => {
             let work = move |service: &Service, watch: &Watch| {
                 run(&Asked {
@@ -232,6 +198,7 @@ async fn answer(
                     watch,
                     query,
                     body: &body,
+                    asker,
                 })
             };
             let answered = service.work(endpoint.counts_as, work).await;
@@ -242,6 +209,26 @@ async fn answer(
             }
         }
     }
+}
+
+/// As whom a request may be answered, by the rights of whoever sends it.
+#[expect(
+    clippy::result_large_err,
+    reason = "the refusal is the response that is sent"
+)]
+fn bound_of<B>(request: &Request<B>) -> Result<BoundUser, Response<Body>> {
+    let bound = request.extensions().get::<BoundUser>().cloned();
+    bound.ok_or_else(|| failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None))
+}
+
+/// On whose behalf a request is answered that says so itself, or does not. Nothing else says so to what answers it.
+fn asker_of(
+    bound: &BoundUser,
+    said: Result<Option<Asker>, Refused>,
+) -> Result<Option<Asker>, Refused> {
+    bound
+        .asker(said?)
+        .map_err(|why| Refused::Said(StatusCode::FORBIDDEN, why))
 }
 
 /// A failure of a call as a response.
@@ -259,21 +246,30 @@ fn failed(e: &proto::Failure) -> Response<Body> {
     failure(status, &e.message, retry)
 }
 
-async fn nothing(uri: http::Uri) -> Response<Body> {
+/// The answer to a request for a path that there is not.
+pub(crate) fn nothing<B>(request: &Request<B>) -> Response<Body> {
     let message = format!(
         "there is nothing at `{}`; the API is described at /api/v1/openapi.json",
-        uri.path()
+        request.uri().path()
     );
+    if is_grpc(request) {
+        return tonic::Status::unimplemented(message).into_http();
+    }
     failure(StatusCode::NOT_FOUND, &message, None)
 }
 
-async fn wrong_verb(request: Request<Body>) -> Response<Body> {
+/// The answer to a request for a path that is asked with other methods: those.
+pub(crate) fn wrong_method<B>(request: &Request<B>, allow: &str) -> Response<Body> {
     let message = format!(
-        "`{}` is not asked with {}; the API is described at /api/v1/openapi.json",
+        "`{}` is not asked with {}; expected {allow}. The API is described at /api/v1/openapi.json",
         request.uri().path(),
         request.method()
     );
-    failure(StatusCode::METHOD_NOT_ALLOWED, &message, None)
+    let mut response = failure(StatusCode::METHOD_NOT_ALLOWED, &message, None);
+    if let Ok(allow) = HeaderValue::from_str(allow) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
+    response
 }
 
 fn json_response(text: String) -> Response<Body> {

@@ -7,7 +7,7 @@ mod view;
 
 use super::openlineage;
 use super::ops::OPS;
-use super::table::{self, Endpoint, Run, Verb};
+use super::table::{self, Endpoint, Run};
 use parameters::parameter;
 pub(super) use parameters::{in_path, shown};
 use serde_json::{Map, Value as Json, json};
@@ -74,16 +74,11 @@ fn operation(endpoint: &Endpoint) -> Json {
 pub(super) fn document() -> Json {
     let mut paths: Map<String, Json> = Map::new();
     for endpoint in table::all() {
-        let verb = match endpoint.verb {
-            Verb::Get => "get",
-            Verb::Post => "post",
-            Verb::Patch => "patch",
-            Verb::Delete => "delete",
-        };
+        let verb = endpoint.verb.name().to_ascii_lowercase();
         let item = paths
             .entry(endpoint.path)
             .or_insert_with(|| Map::new().into());
-        item[verb] = operation(endpoint);
+        item[verb.as_str()] = operation(endpoint);
     }
     paths.extend(rdf::paths());
     let ops: Json = OPS

@@ -1,22 +1,42 @@
-//! The one list of the API's paths: routes, rights and the `OpenAPI` document are made from it.
+//! The one list of the API's paths: routes, rights and the `OpenAPI` document are made from it. What else the port answers is in
+//! [`routes`](super::routes).
 
 use super::api::{self, Answer, Asked};
 use super::write::What;
 use super::{console, files, news, objects, openlineage, view};
+use crate::access::table::{INGEST, Needs, READ, WRITE};
 
 /// How a path is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Get,
     Post,
+    Put,
     Patch,
     Delete,
+    Options,
+}
+
+impl Verb {
+    /// Its name on the wire.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+        }
+    }
 }
 
 /// One path of the API.
 pub(super) struct Endpoint {
     pub(super) verb: Verb,
     pub(super) path: &'static str,
+    /// Who may ask.
+    pub(super) needs: Needs,
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
     pub(super) parameters: &'static [&'static str],
@@ -27,6 +47,15 @@ pub(super) struct Endpoint {
     /// The call that it counts as, by its number in `Request`.
     pub(super) counts_as: usize,
     pub(super) run: Run,
+}
+
+impl Endpoint {
+    /// Whether the answer is one user's where somebody says so, by `uid`, or is bound to one; or says nothing of the data.
+    pub(super) fn is_per_user(&self) -> bool {
+        self.parameters.contains(&"uid")
+            || matches!(self.run, Run::Find | Run::Describe)
+            || self.name == "schema"
+    }
 }
 
 /// What answers a path.
@@ -53,6 +82,7 @@ pub(super) const fn read(
     Endpoint {
         verb: Verb::Get,
         path,
+        needs: READ,
         name,
         summary,
         parameters,
@@ -82,7 +112,7 @@ const API: [Endpoint; 41] = [
         "/api/v1/stats",
         "stats",
         17,
-        &[],
+        &["uid", "gids"],
         "Stats",
         Run::Read(api::stats),
         "Counts, sizes and cache figures",
@@ -163,7 +193,7 @@ const API: [Endpoint; 41] = [
         "/api/v1/news",
         "news",
         4,
-        &["place"],
+        &["place", "uid", "gids"],
         "News",
         Run::Read(news::news),
         "What commits have touched since a place of the change feed; without a place, where it is now",
@@ -281,7 +311,7 @@ const API: [Endpoint; 41] = [
         "/api/v1/cluster",
         "cluster",
         23,
-        &[],
+        &["uid", "gids"],
         "Cluster",
         Run::Read(console::cluster::cluster),
         "The servers: what each has and does",
@@ -289,6 +319,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Post,
         path: "/api/v1/travel",
+        needs: READ,
         name: "travel",
         summary: "Run a traversal",
         parameters: &["uid", "gids"],
@@ -300,6 +331,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Post,
         path: "/api/v1/apply",
+        needs: WRITE,
         name: "apply",
         summary: "Apply operations, all or none",
         parameters: &["once", "sync"],
@@ -332,6 +364,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Post,
         path: "/api/v1/find",
+        needs: READ,
         name: "findByBody",
         summary: "The same, with what is asked in the body",
         parameters: &[],
@@ -361,6 +394,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Post,
         path: "/api/v1/objects",
+        needs: WRITE,
         name: "createObject",
         summary: "Create an object; the answer has its number",
         parameters: &["once", "sync"],
@@ -372,6 +406,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Patch,
         path: "/api/v1/objects/{id}",
+        needs: WRITE,
         name: "updateObject",
         summary: "Set and remove attributes and tags of an object; setting ID attributes moves it",
         parameters: &["object", "once", "sync"],
@@ -383,6 +418,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Delete,
         path: "/api/v1/objects/{id}",
+        needs: WRITE,
         name: "deleteObject",
         summary: "Delete an object",
         parameters: &["object", "once", "sync"],
@@ -403,6 +439,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Post,
         path: "/api/v1/tag",
+        needs: WRITE,
         name: "tag",
         summary: "Set and remove tags of all objects that a filter holds of",
         parameters: &["once", "sync"],
@@ -414,6 +451,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Post,
         path: "/api/v1/index",
+        needs: WRITE,
         name: "index",
         summary: "Let searches use an index on a name, or forbid it",
         parameters: &[],
@@ -471,6 +509,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Post,
         path: "/ingest/slurm/_doc",
+        needs: INGEST,
         name: "ingestSlurmJob",
         summary: "A job that ended, as Slurm's jobcomp/elasticsearch tells of it",
         parameters: &["slurm_cluster"],
@@ -482,6 +521,7 @@ const API: [Endpoint; 41] = [
     Endpoint {
         verb: Verb::Get,
         path: "/api/v1/openapi.json",
+        needs: READ,
         name: "openapi",
         summary: "This document",
         parameters: &[],

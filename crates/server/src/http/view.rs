@@ -5,13 +5,12 @@ use super::api::{Answer, Asked, missing};
 use esker::lineage::LineageOptions;
 use esker_console::lineage::{Ask, OPEN_MAX, Sides, picture};
 use esker_console::ro_crate;
-use esker_model::namespace::resolve;
 use esker_model::{Error, Schema, VertexName, VertexRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// `GET /api/v1/view/lineage`.
 pub(super) fn lineage(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let (name, focus) = asked.vertex("id", &schema)?;
     let levels = |name: &str| {
@@ -38,7 +37,7 @@ pub(super) fn lineage(asked: &Asked<'_>) -> Answer {
 
 /// `GET /api/v1/export/lineage`: as an RO-Crate's metadata.
 pub(super) fn export(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let (name, vertex) = asked.vertex("id", &schema)?;
     if let Some(format) = asked.query.get("format")
@@ -96,8 +95,7 @@ fn open(
         names.push(VertexName::parse(name)?);
         sides.push(Sides { up, down });
     }
-    let namespace = asked.service.names_now();
-    let found: Vec<VertexRef> = resolve(&*namespace, schema, &names)?;
+    let found: Vec<VertexRef> = asked.resolve(schema, &names)?;
     let mut out: BTreeMap<_, Sides> = BTreeMap::new();
     for (vertex, one) in found.iter().zip(sides) {
         let sides = out.entry(vertex.id).or_default();

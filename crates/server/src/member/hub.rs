@@ -57,8 +57,6 @@ pub(crate) struct Hub {
     served: RwLock<BTreeMap<u32, Served>>,
     /// Whoever does not care which store answers is sent to one after the other.
     turn: AtomicUsize,
-    connections: AtomicUsize,
-    connections_max: usize,
     /// Why the process as a whole is not ready, if so.
     trouble: RwLock<Option<String>>,
 }
@@ -80,8 +78,6 @@ impl Hub {
             fences: Fences::default(),
             served: RwLock::default(),
             turn: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
-            connections_max: settings.limits.connections,
             trouble: RwLock::new(Some("it has no lease yet".into())),
         }))
     }
@@ -255,15 +251,12 @@ impl Hub {
                     continue;
                 }
             };
-            if self.connections.fetch_add(1, Ordering::AcqRel) >= self.connections_max {
-                self.connections.fetch_sub(1, Ordering::AcqRel);
-                tracing::warn!(%from, "there are too many connections: one is closed again");
+            let Some(taken) = self.door.take(&stream, from, &routes) else {
                 continue;
-            }
-            let (hub, routes, stop) = (Arc::clone(&self), routes.clone(), stop.clone());
+            };
+            let (hub, stop) = (Arc::clone(&self), stop.clone());
             tokio::spawn(async move {
-                serve(stream, from, &hub.door, routes, stop).await;
-                hub.connections.fetch_sub(1, Ordering::AcqRel);
+                serve(stream, from, &hub.door, taken, stop).await;
             });
         }
     }

@@ -57,13 +57,14 @@ impl Look {
     /// Reaches etcd.
     pub fn at(config: &ClusterConfig) -> Result<Self> {
         let endpoints = config.etcd_endpoints()?;
+        let trust = config.etcd_trust()?;
         let stores = config.moving()?.stores;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .map_err(|e| Error::io("starting a thread", e))?;
-        let etcd = runtime.block_on(Etcd::connect(&endpoints, &config.name, PATIENCE))?;
+        let etcd = runtime.block_on(Etcd::connect(&endpoints, &trust, &config.name, PATIENCE))?;
         Ok(Self {
             runtime,
             etcd,

@@ -68,6 +68,7 @@ impl Member {
     ) -> Result<Self> {
         let etcd = config.moving()?.clone();
         let endpoints = config.etcd_endpoints()?;
+        let trust = config.etcd_trust()?;
         let parts = u64::from(etcd.stores.div_ceil(config.servers.len().max(1) as u32));
         let options = options
             .clone()
@@ -93,7 +94,7 @@ impl Member {
         let connected = runtime.block_on(async {
             let until = Instant::now() + ETCD_MAX;
             loop {
-                match Etcd::connect(&endpoints, &config.name, etcd::ANSWER_MAX).await {
+                match Etcd::connect(&endpoints, &trust, &config.name, etcd::ANSWER_MAX).await {
                     Err(e) if Instant::now() < until => {
                         tracing::warn!(error = %e, "waiting for etcd");
                         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -104,6 +105,7 @@ impl Member {
         })?;
         runtime.block_on(identity::check(config, &connected))?;
         let access = Access::open(&config.storage, &settings, Arc::new(Metrics::new()))?;
+        access.listens(listen, address.port());
         let hub = Hub::new(listen, address, &settings, &Arc::new(access))?;
         let (stop, stopped) = watch::channel(Phase::Running);
         let listener = {

@@ -9,6 +9,7 @@ use crate::server::Server;
 use esker::OpenOptions;
 use esker_cluster::member::view::Member;
 use esker_cluster::member::{Input, Machine, MemberId, Output, Settings, View};
+use esker_config::etcd::EtcdTrust;
 use esker_model::Result;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -72,6 +73,7 @@ impl Host {
     ) -> Self {
         let moving = config.etcd.clone().unwrap_or(EtcdConfig {
             endpoints: Vec::new(),
+            trust: EtcdTrust::default(),
             lease: Duration::from_secs(5),
             stores: 1,
             even: true,
@@ -469,14 +471,12 @@ async fn follow(etcd: &Etcd, inputs: &UnboundedSender<Input>, wanted: &Weak<()>)
     let mut changes = etcd.watch(view.revision).await?;
     let _ = inputs.send(Input::See(Arc::new(view)));
     while wanted.strong_count() > 0 {
-        match tokio::time::timeout(READ_AGAIN, changes.message()).await {
+        match tokio::time::timeout(READ_AGAIN, changes.changed()).await {
             // Whatever changed, all is read anew: it is little.
-            Ok(Ok(Some(change))) if change.canceled() => return Ok(()),
-            Ok(Ok(Some(change))) if change.events().is_empty() => {}
-            Ok(Ok(Some(_))) | Err(_) => {
+            Ok(Ok(true)) | Err(_) => {
                 let _ = inputs.send(Input::See(Arc::new(etcd.view().await?)));
             }
-            Ok(Ok(None) | Err(_)) => return Ok(()),
+            Ok(Ok(false) | Err(_)) => return Ok(()),
         }
     }
     Ok(())

@@ -14,6 +14,7 @@
 //!
 //! `server-5` without an epoch is one of a cluster that had no etcd, and older than any.
 
+use esker::modes::create_private;
 use esker_model::{Error, Result};
 use rustix::fs::{SeekFrom, seek};
 use std::collections::BTreeMap;
@@ -125,7 +126,7 @@ pub(crate) fn take(storage: &Path, store: u32, epoch: u64) -> Result<PathBuf> {
         }
         copy_quiet(source, &draft)?;
     } else {
-        fs::create_dir(&draft).map_err(|e| failed("making", &draft, e))?;
+        create_private(&draft).map_err(|e| failed("making", &draft, e))?;
     }
     fs::rename(&draft, &place).map_err(|e| failed("making", &place, e))?;
     sync(storage).map_err(|e| failed("syncing", storage, e))?;
@@ -278,7 +279,7 @@ fn settle(looks: &BTreeMap<PathBuf, Look>, folder: &Path) -> io::Result<()> {
 
 fn copy(from: &Path, below: &Path, to: &Path) -> io::Result<()> {
     let (source, target) = (from.join(below), to.join(below));
-    fs::create_dir(&target)?;
+    create_private(&target)?;
     for entry in fs::read_dir(&source)? {
         let entry = entry?;
         let path = below.join(entry.file_name());

@@ -118,7 +118,7 @@ fn what_is_not_told_is_still_so() {
             .unwrap();
         let (engine, _) = database.engine().unwrap();
         let watchers = Watchers::default();
-        let (number, watcher) = watchers.open(&engine).unwrap();
+        let (number, watcher) = watchers.open(&engine, "ada".into()).unwrap();
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut known = Known::new();
         for step in 0..250 {
@@ -174,12 +174,15 @@ fn watchers_are_bounded() {
         .unwrap();
     let (engine, _) = database.engine().unwrap();
     let watchers = Watchers::default();
-    let all: Vec<u64> = (0..WATCHERS_MAX)
-        .map(|_| watchers.open(&engine).unwrap().0)
-        .collect();
-    assert!(matches!(watchers.open(&engine), Err(Error::Limit { .. })));
+    let open = |client: usize| watchers.open(&engine, client.to_string().into());
+    // One client has so many, and others have theirs.
+    let mut all: Vec<u64> = (0..WATCHERS_EACH).map(|_| open(0).unwrap().0).collect();
+    let refused = open(0).map(|(number, _)| number).unwrap_err().to_string();
+    assert!(refused.contains("watches of files that 0 has"), "{refused}");
+    all.extend((WATCHERS_EACH..WATCHERS_MAX).map(|n| open(1 + n / WATCHERS_EACH).unwrap().0));
+    assert!(matches!(open(99), Err(Error::Limit { .. })));
     watchers.close(all[3]);
-    assert!(watchers.open(&engine).is_ok());
+    assert!(open(0).is_ok());
     assert!(watchers.get(all[3]).is_none() && watchers.get(0).is_none());
 }
 

@@ -378,6 +378,7 @@ fn the_document_describes_the_routes() {
                     | (_, "after" | "dst") => "file:/out",
                     (_, "id" | "open" | "a" | "b") => "job:1",
                     (_, "split") => "group:1",
+                    ("/api/v1/news", "place") => "1.1-x00000000000000000000000000000000",
                     (_, "place") => "1.1-1",
                     (_, "limit" | "depth" | "up" | "down") => "3",
                     (_, "as_of") => "now",

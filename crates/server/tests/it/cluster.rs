@@ -38,7 +38,7 @@ pub(crate) fn start(config: &ClusterConfig, id: u32) -> Server {
 
 fn ready(address: SocketAddr) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    let request = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -100,6 +100,21 @@ fn a_server_waits_for_the_others() {
     drop(database);
     assert!(first.stop().unwrap());
     assert!(second.stop().unwrap());
+}
+
+/// They prove the key that they have in common instead.
+#[test]
+fn servers_find_each_other_where_whose_a_process_is_does_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "access.loopback = \"off\"\n");
+    let (first, second) = (start(&config, 0), start(&config, 1));
+    until(first.address(), "ready");
+    until(second.address(), "ready");
+    let target = format!("esker://{}?plain=on", first.address());
+    let refused = OpenOptions::new().open(&target).map(|_| ());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("access.loopback"), "{refused}");
+    drop((first, second));
 }
 
 #[test]

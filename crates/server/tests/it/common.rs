@@ -1,5 +1,6 @@
 //! A server over a new database, and an HTTP client of a few lines.
 
+use crate::raw::Got;
 use esker::{Database, OpenOptions};
 use esker_model::GraphWrite as _;
 use esker_model::{Batch, GraphRead as _, Op, Properties, VertexName, VertexRef};
@@ -10,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 pub(crate) struct Served {
     // Stopped before the folder goes.
     pub(crate) server: Server,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 pub(crate) fn settings() -> Settings {
@@ -28,12 +29,16 @@ impl Served {
         let database = options.open(path.to_str().unwrap()).unwrap();
         Self {
             server: Server::start(database, settings).unwrap(),
-            _dir: dir,
+            dir,
         }
     }
 
     pub(crate) fn target(&self) -> String {
         format!("esker://{}", self.server.address())
+    }
+
+    pub(crate) fn folder(&self) -> std::path::PathBuf {
+        self.dir.path().join("lab.esker")
     }
 
     pub(crate) fn open(&self) -> Database {
@@ -58,9 +63,28 @@ pub(crate) fn http(
     path: &str,
     body: &str,
 ) -> (u16, String, String) {
+    http_as(address, (verb, path, body), "host: localhost")
+}
+
+/// A request of whoever shows a token: sent to another name than this machine's, so that the process's user does not count.
+pub(crate) fn http_by_token(
+    address: SocketAddr,
+    request: (&str, &str, &str),
+    token: &str,
+) -> (u16, String, String) {
+    let headers = format!("host: elsewhere\r\nauthorization: Bearer {token}");
+    http_as(address, request, &headers)
+}
+
+fn http_as(
+    address: SocketAddr,
+    (verb, path, body): (&str, &str, &str),
+    headers: &str,
+) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!(
-        "{verb} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "{verb} {path} HTTP/1.1\r\n{headers}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(request.as_bytes()).unwrap();
@@ -68,10 +92,8 @@ pub(crate) fn http(
     let _ = stream.write_all(body.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, head.to_owned(), body.to_owned())
+    let got = Got::read(&answer);
+    (got.status, got.head, got.body)
 }
 
 pub(crate) fn vertex(database: &Database, name: &str) -> VertexRef {

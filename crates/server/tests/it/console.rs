@@ -13,7 +13,7 @@ fn with(served: &Served, request: &str, headers: &[&str], body: &str) -> (u16, S
     let length = body.len();
     write!(
         stream,
-        "{request} HTTP/1.1\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        "{request} HTTP/1.1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
     )
     .unwrap();
     let mut answer = Vec::new();

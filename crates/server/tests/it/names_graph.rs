@@ -37,7 +37,7 @@ fn rename(database: &Database, from: &str, to: &str) {
 fn id_of(database: &Database, name: &str) -> VertexId {
     let name = VertexName::parse(name).unwrap();
     let schema = database.schema().unwrap();
-    resolve(database, &schema, &[name]).unwrap()[0].id
+    resolve(database, None, &schema, &[name]).unwrap()[0].id
 }
 
 /// `/lab/raw`, which job 1 read, is `/archive/first` now; asked through another server than it was made through.

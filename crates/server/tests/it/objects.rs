@@ -449,7 +449,7 @@ fn nobody_is_searched_for_who_is_gone() {
     fill(&served, 20_000);
     for _ in 0..3 {
         let mut stream = TcpStream::connect(served.server.address()).unwrap();
-        let request = "GET /api/v1/find?format=ndjson HTTP/1.1\r\nhost: x\r\n\r\n";
+        let request = "GET /api/v1/find?format=ndjson HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request.as_bytes()).unwrap();
         let mut some = [0; 1_000];
         stream.read_exact(&mut some).unwrap();
@@ -458,7 +458,7 @@ fn nobody_is_searched_for_who_is_gone() {
     // The only thread is free again.
     let (status, found) = served.json("GET", "/api/v1/find?count=true", "");
     assert_eq!((status, &found["matches"]), (200, &json!(20_000)));
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_mins(2);
     loop {
         let (_, _, metrics) = served.http("GET", "/metrics", "");
         if metrics.contains("esker_in_flight 0\n") {

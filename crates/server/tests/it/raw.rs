@@ -57,9 +57,12 @@ pub(crate) fn send(
 ) -> Got {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut request = format!(
-        "{verb} {path} HTTP/1.1\r\nhost: lab\r\nconnection: close\r\ncontent-length: {}\r\n",
+        "{verb} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n",
         body.len()
     );
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request.push_str("host: localhost\r\n");
+    }
     for (name, value) in headers {
         // Writing to a String cannot fail.
         let _ = write!(request, "{name}: {value}\r\n");
@@ -69,20 +72,27 @@ pub(crate) fn send(
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    let at = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
-    let head = String::from_utf8(answer[..at].to_vec()).unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let rest = &answer[at + 4..];
-    let (body, whole) = if head.contains("transfer-encoding: chunked") {
-        joined(rest)
-    } else {
-        (rest.to_vec(), true)
-    };
-    Got {
-        status,
-        head,
-        body: String::from_utf8(body).unwrap(),
-        whole,
+    Got::read(&answer)
+}
+
+impl Got {
+    /// An answer as it came, its chunks joined.
+    pub(crate) fn read(answer: &[u8]) -> Self {
+        let at = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(answer[..at].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let rest = &answer[at + 4..];
+        let (body, whole) = if head.contains("transfer-encoding: chunked") {
+            joined(rest)
+        } else {
+            (rest.to_vec(), true)
+        };
+        Self {
+            status,
+            head,
+            body: String::from_utf8(body).unwrap(),
+            whole,
+        }
     }
 }
 

@@ -361,7 +361,7 @@ fn the_service_says_what_it_is() {
     let got = served.send("GET", "/sparql", &[], "");
     assert_eq!(got.content_type(), "text/turtle; charset=utf-8");
     assert!(
-        got.body.contains("sd:endpoint <http://lab/sparql>"),
+        got.body.contains("sd:endpoint <http://localhost/sparql>"),
         "{}",
         got.body
     );
@@ -385,36 +385,44 @@ fn the_service_says_what_it_is() {
 fn pages_of_other_origins_may_what_they_were_allowed() {
     let served = Served::start(Settings {
         sparql: Sparql {
-            origins: vec!["https://lab.example.org".into()],
+            read_origins: vec!["https://read.example.org".into()],
+            write_origins: vec!["https://lab.example.org".into()],
             ..Sparql::default()
         },
         ..settings()
     });
     let insert = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }";
-    for (origin, allowed) in [
-        ("https://lab.example.org", true),
-        ("http://localhost:3000", true),
-        ("http://127.0.0.1", true),
-        ("http://lab.example.org", false),
-        ("https://localhost.evil.org", false),
-        ("https://evil.org", false),
-        ("null", false),
+    for (origin, reads, writes) in [
+        ("https://lab.example.org", true, true),
+        ("https://read.example.org", true, false),
+        // Whoever serves it, on this machine or at the other end of an SSH tunnel.
+        ("http://localhost:3000", false, false),
+        ("http://127.0.0.1", false, false),
+        ("http://lab.example.org", false, false),
+        ("https://localhost.evil.org", false, false),
+        ("https://evil.org", false, false),
+        ("null", false, false),
     ] {
         let from = ("origin", origin);
+        let status = |done: u16| match (reads, writes) {
+            (_, true) => done,
+            (true, false) => 403,
+            // The process is the owner's; the page is not.
+            (false, false) => 401,
+        };
         let got = served.send("POST", "/sparql", &[QUERY, from], "ASK {}");
-        assert_eq!(got.status, 200);
-        let expected = allowed.then_some(origin);
+        assert_eq!(got.status, if reads { 200 } else { 401 }, "{origin}");
         assert_eq!(
             got.header("access-control-allow-origin"),
-            expected,
+            reads.then_some(origin),
             "{origin}"
         );
         let got = served.send("POST", "/sparql", &[UPDATE, from], insert);
-        assert_eq!(got.status, if allowed { 200 } else { 403 }, "{origin}");
+        assert_eq!(got.status, status(200), "{origin}");
         let got = served.send("DELETE", "/rdf-graphs?default", &[from], "");
-        assert_eq!(got.status, if allowed { 204 } else { 403 }, "{origin}");
+        assert_eq!(got.status, status(204), "{origin}");
         let got = served.send("POST", "/api/v1/rdf/drop", &[from], "");
-        assert_eq!(got.status, if allowed { 200 } else { 403 }, "{origin}");
+        assert_eq!(got.status, status(200), "{origin}");
         let asked = [
             from,
             ("access-control-request-method", "POST"),
@@ -424,16 +432,49 @@ fn pages_of_other_origins_may_what_they_were_allowed() {
         assert_eq!(got.status, 204);
         assert_eq!(
             got.header("access-control-allow-headers"),
-            allowed.then_some("content-type")
+            reads.then_some("content-type")
         );
     }
     // The server's own pages.
-    let own = ("origin", "http://lab");
+    let own = ("origin", "http://localhost");
     assert_eq!(
         served
             .send("POST", "/sparql", &[UPDATE, own], insert)
             .status,
         200
+    );
+}
+
+/// `*` lets any page read, and none change data.
+#[test]
+fn all_pages_may_read_where_all_are_named() {
+    let served = Served::start(Settings {
+        sparql: Sparql {
+            read_origins: vec!["*".into()],
+            ..Sparql::default()
+        },
+        ..settings()
+    });
+    let from = ("origin", "https://evil.org");
+    let site = ("sec-fetch-site", "cross-site");
+    let got = served.send("POST", "/sparql", &[QUERY, from, site], "ASK {}");
+    assert_eq!(got.status, 200, "{}", got.body);
+    let insert = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }";
+    let got = served.send("POST", "/sparql", &[UPDATE, from, site], insert);
+    assert_eq!(got.status, 403, "{}", got.body);
+    assert!(got.body.contains("sparql.write_origins"), "{}", got.body);
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let got = served.send("POST", "/sparql", &[form, from, site], "update=DROP+ALL");
+    assert_eq!(got.status, 403, "{}", got.body);
+    // A name that was made to lead here is no page of those.
+    let rebound = [
+        QUERY,
+        ("host", "evil.org:7400"),
+        ("origin", "http://evil.org:7400"),
+    ];
+    assert_eq!(
+        served.send("POST", "/sparql", &rebound, "ASK {}").status,
+        401
     );
 }
 
@@ -496,7 +537,7 @@ fn long_answers_come_in_pieces_and_whoever_goes_away_stops_them() {
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     write!(
         stream,
-        "POST /sparql HTTP/1.1\r\nhost: x\r\ncontent-type: application/sparql-query\r\ncontent-length: {}\r\n\r\n{SLOW}",
+        "POST /sparql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/sparql-query\r\ncontent-length: {}\r\n\r\n{SLOW}",
         SLOW.len()
     )
     .unwrap();
@@ -518,7 +559,7 @@ fn one_address_has_so_many_at_once() {
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     write!(
         stream,
-        "POST /sparql HTTP/1.1\r\nhost: x\r\ncontent-type: application/sparql-query\r\ncontent-length: {}\r\n\r\n{SLOW}",
+        "POST /sparql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/sparql-query\r\ncontent-length: {}\r\n\r\n{SLOW}",
         SLOW.len()
     )
     .unwrap();

@@ -18,7 +18,7 @@ fn sorted(text: &str) -> Vec<&str> {
 #[test]
 fn a_graph_comes_and_goes() {
     let served = Served::start(settings());
-    let iri = "http://lab/rdf-graphs/person/1.ttl";
+    let iri = "http://localhost/rdf-graphs/person/1.ttl";
     let direct = "/rdf-graphs/person/1.ttl".to_owned();
     let indirect = format!("/rdf-graphs?graph={}", encoded(iri));
     let plain = format!("/rdf-graphs?graph={iri}");
@@ -93,7 +93,7 @@ fn a_graph_without_a_name_gets_one() {
     let got = served.send("POST", "/rdf-graphs", &[TURTLE], ONE);
     assert_eq!(got.status, 201);
     let name = got.header("location").unwrap().to_owned();
-    let path = name.strip_prefix("http://lab").unwrap();
+    let path = name.strip_prefix("http://localhost").unwrap();
     let got = served.send("GET", path, &[], "");
     assert!(got.body.contains("John Doe"), "{}", got.body);
     let indirect = format!("/rdf-graphs?graph={}", encoded(&name));
@@ -220,6 +220,38 @@ fn what_is_no_graph_is_refused_and_changes_nothing() {
     let got = served.send("PUT", "/rdf-graphs?default", &[TURTLE], broken);
     assert!(got.body.contains("body:2:29"), "{}", got.body);
     assert!(served.ask("ASK { ?s <http://f/fn> \"John Doe\" }"));
+}
+
+/// A body that is small and unpacks to much more than is taken is refused, and nothing of it is kept.
+#[test]
+fn a_body_that_unpacks_to_too_much_is_refused() {
+    let small = Settings {
+        sparql: Sparql {
+            upload_bytes: 10_000,
+            ..Sparql::default()
+        },
+        ..settings()
+    };
+    let zeros = "0".repeat(4_000);
+    let line = format!("<http://ex/bomb> <http://ex/p> \"{zeros}\" .\n");
+    // 64 kB for a server that takes 10; 64 MB for one that takes all that is sent.
+    for (settings, lines) in [(small, 1 << 4), (settings(), 1 << 14)] {
+        let served = Served::start(settings);
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        for _ in 0..lines {
+            std::io::Write::write_all(&mut packed, line.as_bytes()).unwrap();
+        }
+        let packed = packed.finish().unwrap();
+        let headers = [
+            ("content-type", "application/n-triples"),
+            ("content-encoding", "gzip"),
+        ];
+        let at = served.server.address();
+        let got = send(at, "PUT", "/rdf-graphs?default", &headers, &packed);
+        assert_eq!(got.status, 413, "{}", got.body);
+        assert!(got.body.contains("unpack"), "{}", got.body);
+        assert!(!served.ask("ASK { <http://ex/bomb> ?p ?o }"));
+    }
 }
 
 /// A file of a load.

@@ -6,6 +6,7 @@
 
 use super::link::{Event, Linked};
 use super::{Above, Fetch, Got, Link};
+use crate::address::KeyFiles;
 use crate::given::Refused;
 use foldhash::fast::FixedState;
 use futures_util::FutureExt as _;
@@ -62,22 +63,26 @@ pub struct Parents {
     name: Box<str>,
     members: Mutex<Vec<Arc<Member>>>,
     patience: Duration,
+    keys: KeyFiles,
     events: mpsc::UnboundedSender<Event>,
     reached: Arc<Notify>,
 }
 
 impl Parents {
-    /// Links to these, kept up. `name` is this tier's; what happens comes out of the receiver.
+    /// Links to these, kept up. `name` is this tier's, `keys` what it proves and knows them by; what happens comes out of the
+    /// receiver.
     pub(crate) fn new(
         name: &str,
         urls: &[String],
         patience: Duration,
+        keys: KeyFiles,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Event>) {
         let (events, receive) = mpsc::unbounded_channel();
         let parents = Arc::new(Self {
             name: name.into(),
             members: Mutex::new(Vec::new()),
             patience,
+            keys,
             events,
             reached: Arc::new(Notify::new()),
         });
@@ -108,6 +113,7 @@ impl Parents {
         let task = tokio::spawn(keep(
             Arc::downgrade(&member),
             url.to_owned(),
+            self.keys.clone(),
             self.name.to_string(),
             self.events.clone(),
             self.reached.clone(),
@@ -179,6 +185,7 @@ impl Parents {
 async fn keep(
     member: std::sync::Weak<Member>,
     url: String,
+    keys: KeyFiles,
     name: String,
     events: mpsc::UnboundedSender<Event>,
     reached: Arc<Notify>,
@@ -186,7 +193,7 @@ async fn keep(
     let mut rest = REST.0;
     loop {
         let (own, mut receive) = mpsc::unbounded_channel();
-        match Link::open(&url, true, &name, own).await {
+        match Link::open(&url, &keys, true, &name, own).await {
             Ok(link) => {
                 let Some(member) = member.upgrade() else {
                     return;

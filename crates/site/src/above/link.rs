@@ -1,20 +1,27 @@
 //! The lower end of a link to another tier.
 
 use super::{Fetch, Got};
+use crate::address::{KeyFiles, TierAddress};
 use crate::given::Refused;
 use crate::wire::convert::{self, Pieces, Whole};
+use esker_access::peer::{is_own_or_root, user_of};
 use esker_rpc::proto;
 use esker_rpc::proto::site_client::SiteClient;
 use esker_site_cache::entry::Happened;
+use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 /// Questions that go into one message.
 const TOGETHER: usize = 1024;
@@ -98,35 +105,113 @@ impl Inner {
     }
 }
 
+/// The addresses of a connection over loopback.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    here: SocketAddr,
+    there: SocketAddr,
+}
+
+/// A connection that is handed out once: another one would be another process's, perhaps.
+struct Once<S>(Option<S>);
+
+impl<S: Send + 'static> tower_service::Service<http::Uri> for Once<S> {
+    type Response = TokioIo<S>;
+    type Error = io::Error;
+    type Future = std::future::Ready<io::Result<TokioIo<S>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Uri) -> Self::Future {
+        let stream = self.0.take().map(TokioIo::new);
+        std::future::ready(stream.ok_or_else(|| io::Error::other("the connection has ended")))
+    }
+}
+
+fn endpoint(authority: &str) -> Result<Endpoint, String> {
+    let endpoint = Endpoint::from_shared(format!("http://{authority}"))
+        .map_err(|_| "its address is not one".to_owned())?
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(ALIVE.0)
+        .keep_alive_timeout(ALIVE.1)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(16 << 20)
+        .tcp_nodelay(true);
+    Ok(endpoint)
+}
+
+/// Connects to a tier; over loopback the addresses of both ends as well.
+async fn connect(to: TierAddress) -> Result<(Channel, Option<Ends>), String> {
+    let unreached =
+        |why: &str| format!("cannot be reached: {why}; is it running (`esker site serve`)?");
+    let io_unreached = |e: io::Error| match e.kind() {
+        io::ErrorKind::ConnectionRefused => unreached("Connection refused"),
+        _ => unreached(&e.to_string()),
+    };
+    let late = |_| unreached("it does not answer in time");
+    match to {
+        TierAddress::Keyed(mut address) => {
+            address.connect = Some(CONNECT);
+            let endpoint = endpoint(&address.authority())?;
+            let channel = esker_rpc::client::channel(&address, endpoint).await;
+            Ok((channel.map_err(|e| e.to_string())?, None))
+        }
+        TierAddress::Unix(path) => {
+            let stream = tokio::time::timeout(CONNECT, UnixStream::connect(&path)).await;
+            let stream = stream.map_err(late)?.map_err(io_unreached)?;
+            let owner = stream.peer_cred().map_err(|e| e.to_string())?.uid();
+            if !is_own_or_root(owner) {
+                return Err(format!("it belongs to user {owner}"));
+            }
+            let channel = over(stream, "localhost").await?;
+            Ok((channel, None))
+        }
+        TierAddress::Loopback { authority } => {
+            let stream = tokio::time::timeout(CONNECT, TcpStream::connect(&authority)).await;
+            let stream = stream.map_err(late)?.map_err(io_unreached)?;
+            stream.set_nodelay(true).map_err(io_unreached)?;
+            let ends = Ends {
+                here: stream.local_addr().map_err(io_unreached)?,
+                there: stream.peer_addr().map_err(io_unreached)?,
+            };
+            let channel = over(stream, &authority).await?;
+            Ok((channel, Some(ends)))
+        }
+    }
+}
+
+/// HTTP/2 over a connection that there is.
+async fn over<S>(stream: S, authority: &str) -> Result<Channel, String>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let endpoint = endpoint(authority)?;
+    let channel = endpoint.connect_with_connector(Once(Some(stream))).await;
+    channel.map_err(|e| {
+        format!(
+            "does not speak HTTP/2: {}; is it a tier (`esker site serve`)?",
+            deepest(&e)
+        )
+    })
+}
+
 impl Link {
-    /// Opens a link to `http://HOST:PORT`. A tier is told of changes; what happens comes out of `events`.
+    /// Opens a link to the tier at an address. A tier is told of changes; what happens comes out of `events`.
     pub(crate) async fn open(
         to: &str,
+        keys: &KeyFiles,
         tier: bool,
         name: &str,
         events: mpsc::UnboundedSender<Event>,
     ) -> Result<Self, Refused> {
         let bad = |why: String| Refused::Origin(format!("the tier at {to}: {why}").into());
-        if !to.starts_with("http://") {
-            return Err(Refused::Named(
-                format!("`{to}` is no tier's address; give http://HOST:PORT").into(),
-            ));
-        }
-        let endpoint = Endpoint::from_shared(to.to_owned())
-            .map_err(|_| bad("its address is not one; give http://HOST:PORT".into()))?
-            .connect_timeout(CONNECT)
-            .http2_keep_alive_interval(ALIVE.0)
-            .keep_alive_timeout(ALIVE.1)
-            .keep_alive_while_idle(true)
-            .initial_stream_window_size(4 << 20)
-            .initial_connection_window_size(16 << 20)
-            .tcp_nodelay(true);
-        let channel = endpoint.connect().await.map_err(|e| {
-            bad(format!(
-                "cannot be reached: {}; is it running (`esker site serve`)?",
-                deepest(&e)
-            ))
-        })?;
+        let address = TierAddress::parse(to).map_err(|why| Refused::Named(why.into()))?;
+        let shown = address.to_string();
+        let to = &shown;
+        let (channel, ends) = connect(address.with(keys)).await.map_err(bad)?;
         let (up, receive) = mpsc::unbounded_channel();
         let (messages, stream) = mpsc::channel(16);
         let hello = proto::SiteHello {
@@ -145,11 +230,21 @@ impl Link {
             .map_err(|_| bad(format!("no answer within {} s", CONNECT.as_secs())))?
             .map_err(|status| bad(format!("refuses: {}", status.message())))?
             .into_inner();
+        // It has been accepted by now: the kernel knows by whom.
+        if let Some(Ends { here, there }) = ends
+            && !user_of(there, here).is_some_and(is_own_or_root)
+        {
+            return Err(bad(
+                "it belongs to another user, or the kernel does not say to whom: what another user's tier answers is believed if \
+                 it proves its host key (esker://HOST:PORT)"
+                    .into(),
+            ));
+        }
         let inner = Arc::new(Inner {
             open: Mutex::new(Some(HashMap::new())),
             next: AtomicU64::new(1),
             up,
-            to: to.into(),
+            to: to.as_str().into(),
         });
         tokio::spawn(send(receive, messages));
         tokio::spawn(receive_all(Arc::downgrade(&inner), downs, events));

@@ -5,14 +5,17 @@
 //! lives is told by its link, not by etcd.
 
 use super::Parents;
-use etcd_client::{Client, ConnectOptions, Error, GetOptions, PutOptions, WatchOptions};
+use crate::address::TierAddress;
+use esker_config::etcd::EtcdTrust;
+use esker_etcd::{Etcd, Times};
+use esker_model::Result;
 use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// How long a lease lasts without its member, in seconds.
-const LEASE: i64 = 5;
+const LEASE: u64 = 5;
 /// How often it is prolonged.
 const PROLONG: Duration = Duration::from_millis(1500);
 /// How long etcd may take for one answer.
@@ -24,28 +27,32 @@ fn prefix(pool: &str) -> String {
     format!("/esker/site/{pool}/")
 }
 
-async fn connect(etcd: &[String]) -> Result<Client, Error> {
-    let options = ConnectOptions::new()
-        .with_connect_timeout(PATIENCE)
-        .with_keep_alive(PROLONG, PATIENCE)
-        .with_keep_alive_while_idle(true);
-    Client::connect(etcd, Some(options)).await
+/// Where a pool is kept, and how that etcd is known and knows its clients.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) etcd: Vec<String>,
+    pub(crate) trust: EtcdTrust,
+    pub(crate) pool: String,
+}
+
+async fn connect(kept: &Kept) -> Result<Etcd> {
+    let times = Times {
+        connect: PATIENCE,
+        keep_alive: PATIENCE,
+        answer: PATIENCE,
+    };
+    Etcd::connect(&kept.etcd, &kept.trust, times).await
 }
 
 /// Keeps this tier's address in the pool until it is to end, and takes it out then.
-pub(crate) async fn register(
-    etcd: Vec<String>,
-    pool: String,
-    url: String,
-    mut stopped: watch::Receiver<bool>,
-) {
+pub(crate) async fn register(kept: Kept, url: String, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let ended = tokio::select! {
-            ended = member(&etcd, &pool, &url) => ended,
+            ended = member(&kept, &url) => ended,
             () = crate::serve::ended(&mut stopped) => break,
         };
         if let Err(error) = ended {
-            tracing::warn!(pool, %error, "etcd does not keep this tier's address");
+            tracing::warn!(pool = kept.pool, %error, "etcd does not keep this tier's address");
         }
         tokio::select! {
             () = sleep(REST) => {}
@@ -53,61 +60,59 @@ pub(crate) async fn register(
         }
     }
     let leave = async {
-        let mut client = connect(&etcd).await?;
-        client.delete(format!("{}{url}", prefix(&pool)), None).await
+        let key = format!("{}{url}", prefix(&kept.pool));
+        connect(&kept).await?.delete(&key).await
     };
     // Where that fails, the lease ends soon.
     drop(timeout(PATIENCE, leave).await);
 }
 
 /// For as long as the lease can be prolonged.
-async fn member(etcd: &[String], pool: &str, url: &str) -> Result<(), Error> {
-    let mut client = connect(etcd).await?;
-    let lease = client.lease_grant(LEASE, None).await?.id();
-    let options = PutOptions::new().with_lease(lease);
-    client
-        .put(format!("{}{url}", prefix(pool)), url, Some(options))
-        .await?;
+async fn member(kept: &Kept, url: &str) -> Result<()> {
+    let pool = &*kept.pool;
+    let etcd = connect(kept).await?;
+    let lease = etcd.grant(LEASE).await?;
+    let key = format!("{}{url}", prefix(pool));
+    etcd.put(&key, url, Some(lease)).await?;
     tracing::info!(pool, url, "a member of the pool");
-    let (mut keeper, mut kept) = client.lease_keep_alive(lease).await?;
-    loop {
-        keeper.keep_alive().await?;
-        let answer = timeout(PATIENCE, kept.message()).await;
-        let late = || Error::LeaseKeepAliveError("etcd does not answer".into());
-        match answer.map_err(|_| late())?? {
-            Some(answer) if answer.ttl() > 0 => sleep(PROLONG).await,
-            _ => return Ok(()),
-        }
+    while etcd.keep_alive(lease).await? {
+        sleep(PROLONG).await;
     }
+    Ok(())
 }
 
 /// Tells the tiers below who is in the pool, for as long as they want to know.
-pub(crate) async fn follow(etcd: Vec<String>, pool: String, parents: Weak<Parents>) {
+pub(crate) async fn follow(kept: Kept, parents: Weak<Parents>) {
     while parents.strong_count() > 0 {
-        if let Err(error) = watch(&etcd, &pool, &parents).await {
-            tracing::warn!(pool, %error, "etcd does not say who is in the pool");
+        if let Err(error) = watch(&kept, &parents).await {
+            tracing::warn!(pool = kept.pool, %error, "etcd does not say who is in the pool");
         }
         sleep(REST).await;
     }
 }
 
-async fn watch(etcd: &[String], pool: &str, parents: &Weak<Parents>) -> Result<(), Error> {
-    let mut client = connect(etcd).await?;
-    let prefix = prefix(pool);
+/// Whether what stands in etcd may be a member's address. What is behind `?` would say which keys to trust, and that is this tier's
+/// own file's to say; a socket is none of another machine's.
+fn is_member(url: &str) -> bool {
+    let address = TierAddress::parse(url).ok();
+    let good = address.is_some_and(|a| !matches!(a, TierAddress::Unix(_)));
+    if !good || TierAddress::has_options(url) {
+        tracing::warn!(
+            url,
+            "etcd has something in the pool that is no member's address"
+        );
+        return false;
+    }
+    true
+}
+
+async fn watch(kept: &Kept, parents: &Weak<Parents>) -> Result<()> {
+    let etcd = connect(kept).await?;
+    let prefix = prefix(&kept.pool);
     loop {
-        let all = client.get(prefix.clone(), Some(GetOptions::new().with_prefix()));
-        let all = timeout(PATIENCE, all)
-            .await
-            .map_err(|_| Error::WatchError("etcd does not answer".into()))??;
-        let revision = all
-            .header()
-            .map_or(0, etcd_client::ResponseHeader::revision);
-        let mut urls: Vec<String> = all
-            .kvs()
-            .iter()
-            .filter_map(|kv| kv.value_str().ok().map(str::to_owned))
-            .filter(|url| url.starts_with("http://"))
-            .collect();
+        let all = etcd.list(&prefix).await?;
+        let values = all.pairs.into_iter().map(|pair| pair.value);
+        let mut urls: Vec<String> = values.filter(|url| is_member(url)).collect();
         urls.sort();
         urls.dedup();
         let Some(parents) = parents.upgrade() else {
@@ -115,18 +120,9 @@ async fn watch(etcd: &[String], pool: &str, parents: &Weak<Parents>) -> Result<(
         };
         parents.set(&urls);
         drop(parents);
-        let options = WatchOptions::new()
-            .with_prefix()
-            .with_start_revision(revision + 1);
-        let mut changes = client.watch(prefix.clone(), Some(options)).await?;
         // Whatever changed, all is read anew: members are few.
-        loop {
-            match changes.message().await? {
-                None => return Ok(()),
-                Some(change) if change.canceled() => return Ok(()),
-                Some(change) if change.events().is_empty() => {}
-                Some(_) => break,
-            }
+        if !etcd.watch(&prefix, all.revision).await?.changed().await? {
+            return Ok(());
         }
     }
 }

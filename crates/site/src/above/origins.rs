@@ -17,8 +17,35 @@ use tokio::sync::mpsc;
 pub struct Rules {
     /// Beginnings of origins, as `sftp://host`; `*` is all that is not of this machine.
     pub allow: Vec<String>,
+    /// Beginnings of origins to which passwords go in clear text, where the protocol has no other way.
+    pub clear_passwords: Vec<String>,
+    /// Whether an account that `~/.netrc` has for any host (`default`) is shown to every origin; else to those that `allow` names
+    /// with their host.
+    pub default_login: bool,
     /// How each is asked.
     pub settings: Settings,
+}
+
+/// Whether a rule is of that origin: its beginning up to the host or the port, or `*` for all that are not of this machine.
+fn covers(rule: &str, origin: &str) -> bool {
+    if rule == "*" {
+        return !origin.starts_with("file://");
+    }
+    let rest = origin.strip_prefix(rule);
+    rest.is_some_and(|r| r.is_empty() || rule.ends_with("://") || r.starts_with(':'))
+}
+
+impl Rules {
+    /// How that origin is asked.
+    fn settings_for(&self, origin: &str) -> Settings {
+        let named = |rule: &&String| *rule != "*" && !rule.ends_with("://");
+        let by_host = self.allow.iter().filter(named).any(|r| covers(r, origin));
+        Settings {
+            default_login: self.default_login || by_host,
+            clear_passwords: self.clear_passwords.iter().any(|r| covers(r, origin)),
+            ..self.settings.clone()
+        }
+    }
 }
 
 /// What an origin is asked through.
@@ -72,7 +99,7 @@ impl Origins {
             return Ok(known.clone());
         }
         let (place, _) = Place::parse(origin)?;
-        let pool = esker_origin::open(&place, self.rules.settings.clone())?;
+        let pool = esker_origin::open(&place, self.rules.settings_for(origin))?;
         let changes = pool.changes();
         let known = Arc::new(Known {
             pool,
@@ -138,21 +165,17 @@ impl Above for Origins {
     }
 
     fn allows(&self, origin: &str) -> Result<(), Refused> {
-        let own = origin.starts_with("file://");
-        let covers = |rule: &String| match rule.as_str() {
-            "*" => !own,
-            rule => {
-                let rest = origin.strip_prefix(rule);
-                rest.is_some_and(|r| r.is_empty() || rule.ends_with("://") || r.starts_with(':'))
-            }
-        };
-        if self.rules.allow.iter().any(covers) {
+        if self.rules.allow.iter().any(|rule| covers(rule, origin)) {
             return Ok(());
         }
+        let asks = match self.rules.allow.as_slice() {
+            [] => "none yet".to_owned(),
+            list => list.join(", "),
+        };
         Err(Refused::Named(
             format!(
-                "`{origin}`: this tier does not ask that origin; it asks {}",
-                self.rules.allow.join(", ")
+                "`{origin}`: this tier does not ask that origin; it asks {asks}. Its owner, with whose credentials it would, can let \
+                 it: [origins] allow = [\"{origin}\"] in its file, or --allow {origin}"
             )
             .into(),
         ))
@@ -178,5 +201,34 @@ impl Above for Origins {
             })
         };
         json!({ "origins": self.all().into_iter().map(of).collect::<Vec<_>>() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `~/.netrc` has for any host is for origins that the owner named, and no password goes in clear text elsewhere.
+    #[test]
+    fn credentials_are_for_origins_that_are_named() {
+        let rules = Rules {
+            allow: vec!["*".into(), "ftps://".into(), "ftp://lab.example".into()],
+            clear_passwords: vec!["ftp://lab.example".into()],
+            ..Rules::default()
+        };
+        let of = |origin: &str| {
+            let settings = rules.settings_for(origin);
+            (settings.default_login, settings.clear_passwords)
+        };
+        assert_eq!(of("ftp://lab.example"), (true, true));
+        assert_eq!(of("ftp://lab.example:2121"), (true, true));
+        for other in [
+            "ftp://evil.example",
+            "ftps://evil.example",
+            "ftp://lab.example.evil.example",
+            "ftp://lab.example@evil.example",
+        ] {
+            assert_eq!(of(other), (false, false), "{other}");
+        }
     }
 }

@@ -28,7 +28,7 @@ pub(super) enum Body {
 /// Length of what follows, and its checksum.
 pub(super) const HEAD: usize = 8;
 
-fn checksum(bytes: &[u8]) -> u32 {
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
     let hash = blake3::hash(bytes);
     let first: [u8; 4] = [
         hash.as_bytes()[0],

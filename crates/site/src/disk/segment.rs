@@ -1,10 +1,11 @@
 //! Segments: files that are appended to, and go whole.
 
 use super::record::{HEAD, Record};
+use crate::access::make_private;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Of how many segments the room is made.
@@ -44,6 +45,24 @@ fn path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:010}.{ENDING}"))
 }
 
+/// Makes the folder, or takes one that is there: nobody but this process's user gets into it, for what origins told the tier under
+/// its owner's name is in it.
+fn own(folder: &Path) -> io::Result<()> {
+    make_private(folder)?;
+    let about = std::fs::metadata(folder)?;
+    let own = esker_access::peer::own_user();
+    if about.uid() != own {
+        return Err(io::Error::other(format!(
+            "it belongs to user {}, not to user {own}, who runs this tier: name another one (`cache.disk`)",
+            about.uid()
+        )));
+    }
+    if about.mode() & 0o077 != 0 {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
 impl Segments {
     /// Reads all segments; each record that is whole is shown, in the order of writing. What stands behind one that is not is
     /// cut off.
@@ -52,8 +71,10 @@ impl Segments {
         bytes_max: u64,
         each: &mut dyn FnMut(At, &Record),
     ) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let lock = File::create(folder.join("lock"))?;
+        own(folder)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(folder.join("lock"))?;
         lock.try_lock().map_err(|_| {
             io::Error::other(
                 "another tier has this folder; each needs one of its own (`cache.disk`)",
@@ -143,6 +164,7 @@ impl Segments {
                 .read(true)
                 .append(true)
                 .create(true)
+                .mode(0o600)
                 .open(path(&self.folder, number))?;
             self.all.push_back(Segment {
                 number,

@@ -8,6 +8,7 @@ use esker_rpc::proto::site_answer::{Reason, State};
 use esker_rpc::proto::site_attributes::Kind as KindWord;
 use esker_rpc::proto::site_change::Happened as Word;
 use esker_site_cache::entry::{Attributes, Happened, Kind, Wants};
+use esker_site_cache::path::is_name;
 use esker_site_cache::queue::{Class, PRIORITY_MAX};
 use std::time::Duration;
 
@@ -158,6 +159,8 @@ pub(crate) fn answers(
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     children: Vec<Named>,
+    /// Whether some were left out.
+    less: bool,
 }
 
 /// What an answer was, with what its tier said of itself.
@@ -176,7 +179,13 @@ impl Pieces {
             name: c.name.into(),
             attributes: of_attributes(c.attributes.unwrap_or_default()),
         };
-        self.children.extend(answer.children.into_iter().map(child));
+        // Whoever walks a directory goes where its names lead: what no path can have as a name is none. Without it nothing is complete.
+        let names = answer.children.into_iter();
+        let before = self.children.len();
+        let all = names.len();
+        self.children
+            .extend(names.filter(|c| is_name(&c.name)).map(child));
+        self.less |= self.children.len() - before < all;
         let age = Duration::from_micros(answer.age);
         let told = answer.told;
         let found = |found| Ok(Got::Found { found, age, told });
@@ -188,7 +197,7 @@ impl Pieces {
             State::Present if answer.listing => found(Found::Listing {
                 attributes: own,
                 children: std::mem::take(&mut self.children),
-                complete: answer.complete,
+                complete: answer.complete && !std::mem::take(&mut self.less),
             }),
             State::Present => found(Found::Present(own)),
             State::Failed => Err(match reason {
@@ -230,5 +239,48 @@ pub(crate) fn of_change(change: &proto::SiteChange) -> Happened {
         Word::Deleted => Happened::Deleted,
         Word::Forgotten => Happened::Forgotten,
         Word::Doubted => Happened::Doubted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tier above, or whoever is in its place, listed `..` and `.` below a directory: a walk by a client went up and round without
+    /// an end. Names are looked at where they arrive.
+    #[test]
+    fn what_no_path_can_have_as_a_name_is_left_out() {
+        let listing = |names: &[&str], state: State| {
+            let mut answer = proto::SiteAnswer {
+                listing: true,
+                complete: true,
+                children: names
+                    .iter()
+                    .map(|name| proto::SiteChild {
+                        name: name.as_bytes().to_vec(),
+                        attributes: None,
+                    })
+                    .collect(),
+                ..proto::SiteAnswer::default()
+            };
+            answer.set_state(state);
+            answer
+        };
+        let mut pieces = Pieces::default();
+        let found = |whole: Option<Whole>| match whole.map(|whole| whole.got) {
+            Some(Ok(Got::Found {
+                found: Found::Listing {
+                    children, complete, ..
+                },
+                ..
+            })) => (children.len(), complete),
+            other => panic!("{other:?}"),
+        };
+        let piece = pieces.take(listing(&["a", "..", "b/c"], State::Piece));
+        assert!(piece.is_none());
+        let last = listing(&["d", "", ".", "e\0"], State::Present);
+        assert_eq!(found(pieces.take(last)), (2, false));
+        let whole = Pieces::default().take(listing(&["a", "..."], State::Present));
+        assert_eq!(found(whole), (2, true));
     }
 }

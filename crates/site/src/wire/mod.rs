@@ -1,7 +1,9 @@
 //! The upper end of links: answers tiers below and clients.
 
 pub(crate) mod convert;
+pub(crate) mod hostile;
 
+use crate::access::{Access, Asking};
 use crate::node::{Asked, Down, Node};
 use crate::serve::ended;
 use esker_rpc::proto;
@@ -28,6 +30,7 @@ const CHANGES_MAX: usize = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Links {
     pub(crate) node: Arc<Node>,
+    pub(crate) access: Arc<Access>,
     /// Whether the tier is to end: links do at once, for they never end by themselves.
     pub(crate) stopped: watch::Receiver<bool>,
 }
@@ -61,6 +64,8 @@ impl Site for Links {
         &self,
         request: Request<Streaming<proto::SiteUp>>,
     ) -> Result<Response<Downs>, Status> {
+        let asking = request.extensions().get::<Asking>().cloned();
+        let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
         let mut up = request.into_inner();
         let first = up.next().await;
         let Some(Ok(first)) = first else {
@@ -87,7 +92,8 @@ impl Site for Links {
         let open = Arc::new(Open::default());
         let (down, downs) = mpsc::channel(16);
         let told = tell(receive, down.clone(), open.clone());
-        tokio::spawn(until(self.stopped.clone(), told));
+        let told = tokio::spawn(until(self.stopped.clone(), told));
+        let (access, refused) = (self.access.clone(), down.clone());
         let who = if hello.tier {
             Who::Tier(number)
         } else {
@@ -102,12 +108,34 @@ impl Site for Links {
         };
         let stopped = self.stopped.clone();
         tokio::spawn(async move {
-            until(stopped, reader.read(first, up)).await;
+            let asked = async {
+                tokio::select! {
+                    () = reader.read(first, up) => {}
+                    denied = revoked(&access, &asking) => {
+                        told.abort();
+                        drop(refused.try_send(Err(denied)));
+                    }
+                }
+            };
+            until(stopped, asked).await;
             tracing::debug!(link = number, "a link ends");
             drop(joined);
         });
         let stream = tokio_stream::wrappers::ReceiverStream::new(downs);
         Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+/// How often it is looked whether the client of a link may still ask.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Until the client of a link may not ask any more: a status that says why.
+async fn revoked(access: &Access, asking: &Asking) -> Status {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if let Err(denied) = access.may_ask(asking) {
+            return denied.status();
+        }
     }
 }
 

@@ -1,6 +1,11 @@
 //! Tiers as processes have them: real sockets, real folders as origins.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod access;
+#[path = "../../../etcd/tests/it/program.rs"]
+mod etcd_program;
+#[path = "../../../etcd/tests/it/server.rs"]
+mod etcd_server;
 mod http;
 mod pool;
 mod stay;

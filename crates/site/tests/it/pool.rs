@@ -1,99 +1,17 @@
 //! A pool of members that real etcd keeps.
 
+use crate::etcd_program::program;
+use crate::etcd_server::{Etcd, free};
 use crate::tiers::tier;
+use esker_config::etcd::EtcdTrust;
 use esker_origin::Found;
 use esker_site::serve::Standing;
 use esker_site::{Asked, Client};
 use esker_site_cache::entry::Wants;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// An etcd of its own, stopped by its process id.
-struct Etcd {
-    child: Child,
-    url: String,
-    folder: tempfile::TempDir,
-    ports: [u16; 2],
-}
-
-fn program() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR")
-        .map_or_else(|| root.join("target/ftp-servers"), PathBuf::from);
-    let etcd = folder.join("etcd-server/usr/bin/etcd");
-    if !etcd.exists() {
-        let fetch = root.join("crates/origin/tests/fetch-ftp-servers.sh");
-        assert!(Command::new(fetch).status().unwrap().success());
-    }
-    etcd
-}
-
-fn free() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-impl Etcd {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let ports = [free(), free()];
-        let child = Self::run(folder.path(), ports);
-        let url = format!("http://127.0.0.1:{}", ports[0]);
-        let etcd = Self {
-            child,
-            url,
-            folder,
-            ports,
-        };
-        etcd.wait();
-        etcd
-    }
-
-    fn run(folder: &Path, [client, peer]: [u16; 2]) -> Child {
-        let at = |port| format!("http://127.0.0.1:{port}");
-        Command::new(program())
-            .arg("--data-dir")
-            .arg(folder)
-            .args([
-                "--listen-client-urls",
-                &at(client),
-                "--advertise-client-urls",
-                &at(client),
-            ])
-            .args([
-                "--listen-peer-urls",
-                &at(peer),
-                "--initial-advertise-peer-urls",
-                &at(peer),
-            ])
-            .args(["--initial-cluster", &format!("default={}", at(peer))])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    }
-
-    fn wait(&self) {
-        let until = Instant::now() + Duration::from_secs(30);
-        while std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
-            assert!(Instant::now() < until, "etcd does not start");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn stop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
 
 async fn member(etcd: &Etcd) -> Arc<Standing> {
     tier(&[], |c| {
@@ -111,7 +29,7 @@ fn linked(edge: &Standing) -> usize {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_mins(2);
     while !holds() {
         assert!(Instant::now() < until, "{what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -167,4 +85,189 @@ async fn members_come_and_go() {
     second.stop().await;
     ask().await;
     third.stop().await;
+}
+
+/// Whoever reaches etcd can put any text into a pool. What is no member's address, or says whom to trust, is not asked; who stands at
+/// an address proves a host key that is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_member_is_not_believed() {
+    let etcd = Etcd::start();
+    let times = esker_etcd::Times {
+        connect: Duration::from_mins(2),
+        keep_alive: Duration::from_mins(2),
+        answer: Duration::from_mins(2),
+    };
+    let urls = [etcd.url.clone()];
+    let store = esker_etcd::Etcd::connect(&urls, &EtcdTrust::default(), times)
+        .await
+        .unwrap();
+    // A tier of somebody else's, who has no key that is known here.
+    let home = tempfile::tempdir().unwrap();
+    let hostile = tier(&[], |c| c.access_folder = Some(home.path().join("access"))).await;
+    let keyed = hostile.url.replace("http://", "esker://");
+    for (n, text) in [
+        "http://10.0.0.1:7500",
+        "unix:/run/site.sock",
+        "nonsense",
+        &format!("{keyed}?trust-new-host"),
+        &format!("{keyed}?known-hosts=/dev/null"),
+        &keyed,
+    ]
+    .iter()
+    .enumerate()
+    {
+        let key = format!("/esker/site/lab/{n}");
+        store.put(&key, text, None).await.unwrap();
+    }
+    let known = home.path().join("known_hosts");
+    std::fs::write(&known, "").unwrap();
+    let edge = tier(&[], |c| {
+        c.etcd = vec![etcd.url.clone()];
+        c.pool = Some("lab".into());
+        c.keys.known_hosts = Some(known.clone());
+    })
+    .await;
+    let parents = || {
+        let status = edge.node.above().status();
+        let all = status["parents"].as_array().unwrap().clone();
+        all.into_iter()
+            .map(|p| {
+                (
+                    p["url"].clone(),
+                    p["linked"] == true,
+                    p["last_error"].to_string(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    until("the pool is read, and its member tried", || {
+        parents()
+            .iter()
+            .any(|(.., error)| error.contains("not known"))
+    })
+    .await;
+    let found = parents();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((&found[0].0, found[0].1), (&keyed.as_str().into(), false));
+}
+
+/// Certificates by OpenSSL: an authority, etcd's, and a client's.
+fn certificates(folder: &Path) {
+    const SCRIPT: &str = r#"
+        set -eu
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=ca" -addext basicConstraints=critical,CA:TRUE \
+            -addext keyUsage=critical,keyCertSign -keyout ca.key -out ca.pem
+        sign() { # name, extensions
+            openssl req -newkey rsa:2048 -nodes -subj "/CN=$1" -keyout "$1.key" -out "$1.csr"
+            printf '%s\n' "$2" > ext
+            openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out "$1.pem"
+        }
+        sign server 'subjectAltName=IP:127.0.0.1'
+        sign edge 'extendedKeyUsage=clientAuth'
+        chmod 600 *.key
+    "#;
+    let made = Command::new("sh")
+        .args(["-c", SCRIPT])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+}
+
+/// An etcd elsewhere is reached over TLS, with a password or with a certificate.
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_is_reached_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    certificates(folder.path());
+    for by_certificate in [false, true] {
+        let data = tempfile::tempdir().unwrap();
+        let ports = [free(), free()];
+        let url = format!("https://127.0.0.1:{}", ports[0]);
+        let peer = format!("http://127.0.0.1:{}", ports[1]);
+        let mut command = Command::new(program());
+        command
+            .arg("--data-dir")
+            .arg(data.path())
+            .args([
+                "--listen-client-urls",
+                &url,
+                "--advertise-client-urls",
+                &url,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .arg("--cert-file")
+            .arg(at("server.pem"))
+            .arg("--key-file")
+            .arg(at("server.key"));
+        if by_certificate {
+            command
+                .arg("--client-cert-auth")
+                .arg("--trusted-ca-file")
+                .arg(at("ca.pem"));
+        }
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let etcd = Etcd {
+            child,
+            url: url.clone(),
+            folder: data,
+            ports,
+        };
+        etcd.wait();
+        let mut trust = EtcdTrust {
+            ca: Some(at("ca.pem")),
+            ..EtcdTrust::default()
+        };
+        if by_certificate {
+            trust.certificate = Some(at("edge.pem"));
+            trust.key = Some(at("edge.key"));
+        } else {
+            let change = |path: &str, json: &str| {
+                let out = Command::new("curl")
+                    .args(["--silent", "--show-error", "--fail", "--cacert"])
+                    .arg(at("ca.pem"))
+                    .args(["--data", json, &format!("{url}/v3/auth/{path}")])
+                    .output()
+                    .unwrap();
+                assert!(out.status.success(), "{out:?}");
+            };
+            change("user/add", r#"{"name":"root","password":"s3cret word"}"#);
+            change("role/add", r#"{"name":"root"}"#);
+            change("user/grant", r#"{"user":"root","role":"root"}"#);
+            change("enable", "{}");
+            trust.user = Some("root".into());
+            trust.password_file = Some(at("password"));
+            std::fs::write(at("password"), "s3cret word\n").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(at("password"), mode).unwrap();
+        }
+        let with = |trust: EtcdTrust, services| {
+            let url = url.clone();
+            tier(&[], move |c| {
+                c.services = services;
+                c.etcd = vec![url];
+                c.etcd_trust = trust;
+                c.pool = Some("lab".into());
+            })
+        };
+        let cloud = with(trust.clone(), Some(2)).await;
+        let edge = with(trust.clone(), None).await;
+        until("the member is found", || linked(&edge) == 1).await;
+        cloud.stop().await;
+        edge.stop().await;
+    }
 }

@@ -1,4 +1,4 @@
-//! The whole product under hard conditions: histories on the store that ships, and the real binary killed.
+//! Random histories on the store that ships.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,4 +7,3 @@
 )]
 
 mod fjall;
-mod kill;

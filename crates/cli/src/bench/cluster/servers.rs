@@ -254,7 +254,7 @@ fn ask(address: &str, path: &str) -> anyhow::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nhost: esker\r\nconnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -267,7 +267,7 @@ fn ready(address: &str) -> bool {
         let mut stream = TcpStream::connect_timeout(&address.parse().ok()?, PROBE_MAX).ok()?;
         stream.set_read_timeout(Some(PROBE_MAX)).ok()?;
         stream
-            .write_all(b"GET /readyz HTTP/1.1\r\nhost: esker\r\nconnection: close\r\n\r\n")
+            .write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             .ok()?;
         let mut head = [0; 12];
         stream.read_exact(&mut head).ok()?;

@@ -12,7 +12,7 @@ use crate::exit::Outcome;
 use crate::interrupt::Interrupt;
 use anyhow::Context as _;
 use esker::OpenOptions;
-use esker_record::{Ended, Found, Run, Spool, deliver_all, new_id, now};
+use esker_record::{Delivery, Ended, Found, Run, Spool, deliver_all, new_id, now};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -246,7 +246,7 @@ fn build(
 fn opens_of_last(lab: &Lab<'_>) -> anyhow::Result<u64> {
     let found = Spool::new(&lab.spool).read()?;
     let last = found.into_iter().rev().find_map(|f| match f {
-        Found::Run(run, _) => run.tags.get("trace_opens")?.parse().ok(),
+        Found::Run(waiting) => waiting.run.tags.get("trace_opens")?.parse().ok(),
         _ => None,
     });
     Ok(last.unwrap_or(0))
@@ -307,7 +307,7 @@ fn delivery(
     for n in 0..args.tasks {
         let at = start + i64::from(n) * 1_000_000;
         let mut run = Run {
-            id: new_id(at, "bench", n),
+            id: new_id(at, "bench", n, 0),
             name: "true".into(),
             command: vec!["true".into(), n.to_string()],
             cwd: "/scratch".into(),
@@ -334,12 +334,13 @@ fn delivery(
         .ended()?
         .into_iter()
         .filter_map(|found| match found {
-            Found::Run(run, path) => Some((run, path)),
+            Found::Run(waiting) => Some(waiting),
             _ => None,
         })
         .collect();
-    let mut refused = Vec::new();
-    let delivered = deliver_all(&database, &runs, &mut refused)?;
+    let mut delivery = Delivery::default();
+    deliver_all(&database, &runs, None, &mut delivery)?;
+    let delivered = delivery.runs;
     let took = began.elapsed().as_secs_f64();
     database.close()?;
     anyhow::ensure!(

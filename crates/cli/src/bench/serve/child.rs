@@ -20,6 +20,15 @@ pub(in crate::bench) struct Child {
 impl Child {
     /// Makes the database if there is none.
     pub(in crate::bench) fn start(context: &Context, folder: &Path) -> anyhow::Result<Self> {
+        Self::start_with(context, folder, true)
+    }
+
+    /// Starts it in its sandbox or without; makes the database if there is none.
+    pub(super) fn start_with(
+        context: &Context,
+        folder: &Path,
+        sandbox: bool,
+    ) -> anyhow::Result<Self> {
         let durability = match context.globals.durability {
             crate::args::DurabilityArg::Sync => "sync",
             crate::args::DurabilityArg::Relaxed => "relaxed",
@@ -31,10 +40,14 @@ impl Child {
             .arg("--create")
             .args(["--durability", durability])
             .args(["--memory", &context.globals.memory.to_string()]);
+        if !sandbox {
+            command.arg("--no-sandbox");
+        }
         Self::listening(command, folder)
     }
 
     /// A worker for the part of RDF data that a folder holds.
+    #[cfg(feature = "workers")]
     pub(in crate::bench) fn worker(folder: &Path, threads: usize) -> anyhow::Result<Self> {
         let mut command = Self::command()?;
         command

@@ -1,8 +1,9 @@
 //! What a server costs: the same inserts through connections to a server process, through a database in this process,
 //! and through the bare engine; and a call that does nothing, so that the share of the calls themselves is known.
 
-mod access;
 pub(super) mod child;
+mod compare;
+mod hostile;
 pub(super) mod load;
 
 use super::report::{Figure, Target, Unit, median};
@@ -11,6 +12,7 @@ use super::source::Graph;
 use super::{Bench, machine};
 use child::Child;
 use clap::Args;
+use compare::Protection;
 use esker::rpc::{Address, Client};
 use esker::{Database, Submitted};
 use esker_model::GraphWrite as _;
@@ -33,8 +35,19 @@ pub(crate) struct ServeBenchArgs {
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub(crate) singles: u64,
     /// Measure plain connections beside encrypted ones with a key of SSH instead
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sandbox")]
     pub(crate) access: bool,
+    /// Measure servers without a sandbox beside those in one instead
+    #[arg(long)]
+    pub(crate) sandbox: bool,
+    /// Measure how one client fares while so many others are hostile (silent, slow, malformed, with the largest queries) instead; only
+    /// user 0 can, for they are other users of this machine
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1000", conflicts_with = "access",
+        value_parser = clap::value_parser!(u16).range(1..=2000))]
+    pub(crate) hostile: Option<u16>,
+    /// Seconds of each half, quiet and hostile
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "hostile", value_parser = clap::value_parser!(u64).range(1..=120))]
+    pub(crate) seconds: u64,
 }
 
 /// Calls that do nothing, in each round.
@@ -53,6 +66,9 @@ struct Case<'a> {
 }
 
 pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Result<()> {
+    if let Some(clients) = args.hostile {
+        return hostile::run(bench, usize::from(clients), args.seconds);
+    }
     let graph = bench.args.graph.graph(bench.args.edges)?;
     let connections = usize::from(args.connections);
     let singles = usize::try_from(args.singles)?.min(graph.edges.len());
@@ -83,8 +99,13 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
             graph: &graph,
         },
     ];
-    if args.access {
-        return access::run(bench, &cases, connections);
+    let protection = if args.access {
+        Some(Protection::Keys)
+    } else {
+        args.sandbox.then_some(Protection::Sandbox)
+    };
+    if let Some(protection) = protection {
+        return compare::run(bench, protection, &cases, connections);
     }
     nulls(bench)?;
     cases
@@ -94,7 +115,12 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
 
 /// A server over a new database.
 fn start(bench: &Bench<'_>) -> anyhow::Result<Child> {
-    Child::start(bench.context, &bench.scratch.fresh("served")?)
+    start_with(bench, true)
+}
+
+/// A server over a new database, in its sandbox or without.
+fn start_with(bench: &Bench<'_>, sandbox: bool) -> anyhow::Result<Child> {
+    Child::start_with(bench.context, &bench.scratch.fresh("served")?, sandbox)
 }
 
 /// A call that does nothing: one in flight, then 64.

@@ -7,9 +7,11 @@ use crate::output::{Cell, Rows};
 use crate::units::{counted, size};
 use esker::Database;
 use esker_model::Error;
+use esker_model::namespace::NamePath;
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Report, Search, check};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What was changed later may be on its way.
@@ -31,26 +33,26 @@ pub(super) fn run(
     };
     let report = check(database, &folders, search, &context.interrupt)?;
     print(&report, args, context)?;
-    let open = report.orphans.len() as u64 > report.removed || !report.missing.is_empty();
+    let open = report.orphans.len() as u64 > report.removed
+        || !report.missing.is_empty()
+        || !report.mismatched.is_empty();
     Ok(Outcome::partly_if(open))
 }
 
 fn print(report: &Report, args: &CheckArgs, context: &mut Context) -> anyhow::Result<()> {
     let orphans = report.orphans.iter().map(|path| path.display().to_string());
+    let mismatch = report.mismatched.iter();
     let missing = report.missing.iter();
     if args.format.format == RowFormat::Json {
-        let missing: Vec<_> = missing
-            .map(|(path, object)| {
-                json!({"path": path.to_string(), "object": object.display().to_string()})
-            })
-            .collect();
+        let pair = |(path, object): &(NamePath, PathBuf)| json!({"path": path.to_string(), "object": object.display().to_string()});
         let json = json!({
             "files": report.files,
             "objects": report.objects,
             "orphans": orphans.collect::<Vec<_>>(),
             "orphan_bytes": report.orphan_bytes,
             "removed": report.removed,
-            "missing": missing,
+            "missing": missing.map(pair).collect::<Vec<_>>(),
+            "mismatched": mismatch.map(pair).collect::<Vec<_>>(),
         });
         writeln!(context.out, "{}", serde_json::to_string_pretty(&json)?)?;
         return Ok(());
@@ -67,6 +69,13 @@ fn print(report: &Report, args: &CheckArgs, context: &mut Context) -> anyhow::Re
     for (path, object) in missing {
         rows.row(vec![
             "content is missing".into(),
+            format!("{path}: {}", object.display()).into(),
+            Cell::Bool(false),
+        ])?;
+    }
+    for (path, object) in mismatch {
+        rows.row(vec![
+            "content is not its own".into(),
             format!("{path}: {}", object.display()).into(),
             Cell::Bool(false),
         ])?;

@@ -150,7 +150,7 @@ pub(super) fn probe(address: &str) -> Option<(u16, String)> {
     let address = address.to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, PROBE_MAX).ok()?;
     stream.set_read_timeout(Some(PROBE_MAX)).ok()?;
-    let request = "GET /readyz HTTP/1.1\r\nhost: esker\r\nconnection: close\r\n\r\n";
+    let request = "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();
     stream

@@ -50,7 +50,7 @@ pub(super) fn job(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     let list = std::env::var("SLURM_JOB_NODELIST").map_err(|_| missing("SLURM_JOB_NODELIST"))?;
     let nodes = places(&list)?;
     let (servers, application) = divide(nodes, args.dedicated)?;
-    std::fs::create_dir_all(storage)
+    esker::modes::create_private_all(storage)
         .map_err(|e| failed(format!("making `{}`", storage.display()), e))?;
     let storage = std::path::absolute(storage)
         .map_err(|e| failed(format!("finding `{}`", storage.display()), e))?;

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::units::{counted, size};
-use esker_record::{Found, Spool};
+use esker_record::{Found, Spool, Which};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -62,7 +62,7 @@ pub(super) fn spool(spool: &Spool, out: &mut Vec<Finding>) {
             return;
         }
     }
-    let found = match spool.read() {
+    let found = match spool.look(Which::All) {
         Ok(found) => found,
         Err(e) => {
             let found = format!("{shown} cannot be read: {e}");
@@ -70,15 +70,24 @@ pub(super) fn spool(spool: &Spool, out: &mut Vec<Finding>) {
             return;
         }
     };
-    let count = |is: fn(&Found) -> bool| found.iter().filter(|f| is(f)).count() as u64;
-    let waiting = count(|f| matches!(f, Found::Run(..)));
-    let going = count(|f| matches!(f, Found::GoesOn(_)));
-    let broken = count(|f| matches!(f, Found::Broken(..)));
-    let told = format!(
+    let (mut waiting, mut going, mut broken, mut others) = (0_u64, 0_u64, 0_u64, 0_u64);
+    for found in found.only_of(rustix::process::getuid().as_raw()) {
+        *match found {
+            Found::Run(_) => &mut waiting,
+            Found::GoesOn(_) => &mut going,
+            Found::Broken(..) => &mut broken,
+            Found::Other(..) => &mut others,
+        } += 1;
+    }
+    let mut told = format!(
         "{shown}: {}, {going} going on, {broken} broken",
         counted(waiting, "run waits", "runs wait")
     );
-    let deliver = format!("esker spool deliver --spool {shown}");
+    if others > 0 {
+        let files = counted(others, "file is", "files are");
+        told = format!("{told}, {files} other users'");
+    }
+    let deliver = format!("esker spool deliver --spool {shown} --target DATABASE");
     out.push(if broken > 0 {
         let remedy = format!("esker spool list --spool {shown} says which; remove them");
         Finding::wrong("spool", told, remedy)

@@ -12,14 +12,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Clocks that differ by more put runs and what a server sees into another order.
 const CLOCK_MAX: Duration = Duration::from_secs(2);
 
-pub(super) fn look(target: Option<&str>, context: &mut Context, out: &mut Vec<Finding>) {
-    let Some(target) = target.filter(|t| !t.is_empty()) else {
+/// Looks at a database. Returns the process that has it open, if that is another one of this machine.
+pub(super) fn look(
+    target: Option<&str>,
+    context: &mut Context,
+    out: &mut Vec<Finding>,
+) -> Option<u32> {
+    let Some(target) = target else {
         out.push(Finding::absent(
             "target",
             "none is named",
             "name one, or set $ESKER_TARGET to a folder or esker://HOST:PORT",
         ));
-        return;
+        return None;
     };
     let is_server = target.contains("://");
     if !is_server && !Path::new(target).exists() {
@@ -28,7 +33,15 @@ pub(super) fn look(target: Option<&str>, context: &mut Context, out: &mut Vec<Fi
             format!("there is no folder `{target}` yet"),
             format!("esker init {target}; or the first `esker run --target {target}` makes it"),
         ));
-        return;
+        return None;
+    }
+    if Path::new(target).join(esker::CLUSTER_FILE).is_file() {
+        out.push(Finding::absent(
+            "target",
+            format!("{target} is the storage of a cluster: nothing was asked of its servers"),
+            "name one of them: esker doctor esker://HOST:PORT",
+        ));
+        return None;
     }
     let began = Instant::now();
     let database = match context.open_options().create(false).open(target) {
@@ -41,7 +54,7 @@ pub(super) fn look(target: Option<&str>, context: &mut Context, out: &mut Vec<Fi
             };
             let e = anyhow::Error::new(e);
             out.push(Finding::wrong("target", message_of(&e), remedy));
-            return;
+            return None;
         }
     };
     let took = elapsed(began.elapsed());
@@ -58,8 +71,13 @@ pub(super) fn look(target: Option<&str>, context: &mut Context, out: &mut Vec<Fi
     if is_server {
         server(&database, out);
     }
+    let owner = match database.role() {
+        Role::Attached { pid } if !is_server => Some(pid),
+        _ => None,
+    };
     // What this process has opened is closed in good order; nothing was written.
     let _ = database.close();
+    owner
 }
 
 fn access(database: &Database, target: &str, is_server: bool, out: &mut Vec<Finding>) {

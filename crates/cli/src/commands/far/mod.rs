@@ -77,6 +77,7 @@ fn open_by(
         max_age: far.max_age,
         stale_if_error: far.stale_if_error,
         class,
+        clear_passwords: far.clear_passwords,
     };
     let opened = open(far.via.as_deref(), wish).map_err(|e| Error::io("starting threads", e))?;
     opened.map_err(failed)

@@ -4,6 +4,7 @@
 //! one writes ([`write`]), many files at once.
 
 mod find;
+mod readers;
 mod worker;
 mod write;
 
@@ -15,7 +16,8 @@ use crate::progress::Progress;
 use crate::units::{count, counted, elapsed};
 use esker::Database;
 use esker_model::{Cancel as _, Properties};
-use find::{Candidate, Met};
+use find::{Candidate, Met, Source};
+use readers::Groups;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +38,6 @@ const TOLD_MAX: u64 = 100;
 /// A file to read.
 struct Task {
     candidate: Candidate,
-    stamp: String,
     known: Option<Known>,
 }
 
@@ -288,15 +289,14 @@ fn walk(
         };
         let known = known.remove(&candidate.path);
         // Under other limits other tags come out.
-        let stamp = format!("{}/{}/{}", candidate.stamp, args.max_tags, args.max_value);
-        let sent = if !args.again && known.as_ref().is_some_and(|k| k.stamp == stamp) {
+        let stamp = stamp(args, &candidate.stamp);
+        // Who can read it may have changed without it.
+        let mode = i64::from(candidate.about.mode);
+        let same = |known: &Known| known.stamp == stamp && known.mode == Some(mode);
+        let sent = if !args.again && known.as_ref().is_some_and(same) {
             told.send(Event::Unchanged).is_ok()
         } else {
-            let task = Task {
-                candidate,
-                stamp,
-                known,
-            };
+            let task = Task { candidate, known };
             told.send(Event::Expect).is_ok() && tasks.send(task).is_ok()
         };
         sent && !stop()
@@ -305,6 +305,10 @@ fn walk(
         // Nobody listens any more only where all has failed.
         let _ = told.send(Event::Gone(known.len() as u64));
     }
+}
+
+fn stamp(args: &HarvestArgs, of_file: &str) -> String {
+    format!("{of_file}/{}/{}", args.max_tags, args.max_value)
 }
 
 fn read(
@@ -321,6 +325,7 @@ fn read(
         time: args.file_timeout,
     };
     let mut worker: Option<Worker> = None;
+    let mut groups = Groups::default();
     loop {
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return };
@@ -339,11 +344,25 @@ fn read(
             }
         };
         let Task {
-            candidate,
-            stamp,
+            mut candidate,
             known,
         } = task;
-        let (answer, alive) = reader.read(candidate.kind, &candidate.path, &limits, stop);
+        // What is read is what is open here, and whose it is and who can read it is asked of that, too: at the path may be something else by
+        // now than when it was found.
+        let source = match Source::open(Path::new(&candidate.path), candidate.kind, &mut groups) {
+            Ok(source) => source,
+            Err(error) => {
+                let text = format!("{}: {error:#}", candidate.path);
+                if told.send(Event::Trouble(text)).is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        candidate.about = source.about;
+        let stamp = stamp(args, &source.stamp);
+        let at = source.at.to_string_lossy().into_owned();
+        let (answer, alive) = reader.read(candidate.kind, &at, &limits, stop);
         if !alive {
             worker = None;
         }
@@ -354,7 +373,10 @@ fn read(
                 known: known.map(|k| k.id),
                 header,
             }),
-            Answer::Failed(why) => Event::Trouble(format!("{}: {why}", candidate.path)),
+            Answer::Failed(why) => {
+                let why = why.replace(&at, &candidate.path);
+                Event::Trouble(format!("{}: {why}", candidate.path))
+            }
             Answer::Missing(why) => Event::Left(candidate.kind.library(), why),
             Answer::Stopped => continue,
         };

@@ -34,6 +34,8 @@ const AT: &str = "esker.harvest.at";
 pub(super) struct Known {
     pub(super) id: ObjectId,
     pub(super) stamp: String,
+    /// The mode that its object has.
+    pub(super) mode: Option<i64>,
 }
 
 /// A file and its header.
@@ -83,14 +85,22 @@ pub(super) fn known(
     });
     let filter = Expr::term(STAMP, Test::Exists).and(Expr::any_of(below));
     let mut find = Find::all(filter);
-    find.select = Some(vec!["location".to_owned(), STAMP.to_owned()]);
+    find.select = Some(vec![
+        "location".to_owned(),
+        "mode".to_owned(),
+        STAMP.to_owned(),
+    ]);
     let mut known = HashMap::new();
     let report = database.find(&find, cancel, &mut |found| {
         if let (Some(Value::String(path)), Some(Value::String(stamp))) =
             (found.get("location"), found.get(STAMP))
         {
             let (id, stamp) = (found.id, stamp.clone());
-            known.insert(path.clone(), Known { id, stamp });
+            let mode = match found.get("mode") {
+                Some(Value::I64(mode)) => Some(*mode),
+                _ => None,
+            };
+            known.insert(path.clone(), Known { id, stamp, mode });
         }
         ControlFlow::Continue(())
     })?;

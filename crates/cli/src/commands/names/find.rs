@@ -65,9 +65,10 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     let mut found = 0_u64;
     let limit = args.limit.unwrap_or(u64::MAX);
     let mut printed = Ok(());
+    let seen = database.on_behalf_of(args.asker.asker.as_ref());
     let mut walk = |each: &mut dyn FnMut(&TaggedFile<'_>) -> std::io::Result<()>| {
         walk_tagged(
-            (&database, &database),
+            (&database, &seen),
             args.asker.asker.as_ref(),
             &root,
             with_tags,

@@ -25,6 +25,7 @@ pub(super) fn is_bag(folder: &Path) -> bool {
 /// The document in a bag, once the bag has been found whole: with all files that it names, the tag files and the document with the checksums that it
 /// says, the data too if `all`.
 pub(super) fn document(folder: &Path, ending: Option<&str>, all: bool) -> anyhow::Result<PathBuf> {
+    no_links(folder, Path::new("bagit.txt"))?;
     let declared = fs::read_to_string(folder.join("bagit.txt"))?;
     if !declared.starts_with("BagIt-Version:") {
         bail!("bagit.txt: line 1: expected `BagIt-Version: …`");
@@ -49,7 +50,9 @@ pub(super) fn document(folder: &Path, ending: Option<&str>, all: bool) -> anyhow
             }
             continue;
         };
+        no_links(folder, Path::new(&name(&manifest)))?;
         for (path, expected) in read_manifest(&manifest)? {
+            no_links(folder, &path)?;
             let file = folder.join(&path);
             if !file.is_file() {
                 bail!(
@@ -75,6 +78,22 @@ pub(super) fn document(folder: &Path, ending: Option<&str>, all: bool) -> anyhow
         bail!("no manifest of the bag names {}", document.display());
     }
     Ok(folder.join(document))
+}
+
+/// Refuses a path in the bag that leads over a symbolic link: it may lead out of the bag, to what others cannot read.
+fn no_links(folder: &Path, path: &Path) -> anyhow::Result<()> {
+    let mut at = folder.to_path_buf();
+    for part in path.components() {
+        at.push(part);
+        // What is missing is said elsewhere.
+        if fs::symlink_metadata(&at).is_ok_and(|about| about.is_symlink()) {
+            bail!(
+                "{} is a symbolic link, which a bag may not have: copy what it leads to into the bag",
+                at.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 fn name(path: &Path) -> String {
@@ -139,4 +158,40 @@ fn checksum(path: &Path, algorithm: &str) -> anyhow::Result<String> {
         let _ = write!(text, "{b:02x}");
         text
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_bag_with_a_link_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let (bag, secret) = (place.path().join("bag"), place.path().join("secret"));
+        let inside = bag.join("metadata/provenance");
+        fs::create_dir_all(&inside).unwrap();
+        fs::write(&secret, "secret").unwrap();
+        fs::write(bag.join("bagit.txt"), "BagIt-Version: 1.0\n").unwrap();
+        fs::write(inside.join("primary.cwlprov.json"), "{}").unwrap();
+        let sum = |path: &Path| checksum(path, "sha256").unwrap();
+        let lines = format!(
+            "{} metadata/provenance/primary.cwlprov.json\n{} data/secret\n",
+            sum(&inside.join("primary.cwlprov.json")),
+            sum(&secret)
+        );
+        fs::write(bag.join("manifest-sha256.txt"), lines).unwrap();
+        fs::create_dir(bag.join("data")).unwrap();
+        fs::copy(&secret, bag.join("data/secret")).unwrap();
+        document(&bag, None, true).unwrap();
+        fs::remove_file(bag.join("data/secret")).unwrap();
+        symlink(&secret, bag.join("data/secret")).unwrap();
+        let said = document(&bag, None, true).unwrap_err().to_string();
+        assert!(said.contains("symbolic link"), "{said}");
+        // A folder that is a link, too.
+        fs::remove_dir_all(bag.join("data")).unwrap();
+        symlink(place.path(), bag.join("data")).unwrap();
+        let said = document(&bag, None, true).unwrap_err().to_string();
+        assert!(said.contains("symbolic link"), "{said}");
+    }
 }

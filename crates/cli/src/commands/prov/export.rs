@@ -1,5 +1,6 @@
 //! `esker export prov`.
 
+use super::super::run::deliver::open_with_runs;
 use crate::args::{ExportProvArgs, ProvOutput};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -40,9 +41,7 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
             args.file.display()
         )));
     }
-    let database = context
-        .open(&args.target)?
-        .on_behalf_of(args.asker.asker.as_ref());
+    let database = open_with_runs(context, &args.target)?.on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
     let as_of = match args.as_of {
         Some(time) => time,

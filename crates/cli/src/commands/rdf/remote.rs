@@ -387,7 +387,7 @@ impl Files {
         };
         let mut line = json!({
             "name": path.display().to_string(),
-            "format": format.file_extension(),
+            "format": name_of(format),
             "packing": packing,
             "base": base_of(&path),
             "bytes": bytes,
@@ -600,4 +600,17 @@ pub(super) fn drop_all(
     let cells = vec![Cell::Count(quads)];
     report(context, args.format.format, &sentence, &["dropped"], cells)?;
     Ok(Outcome::Done)
+}
+
+/// The ending of files of a format, by which the server is told what comes.
+fn name_of(format: RdfFormat) -> &'static str {
+    match format {
+        RdfFormat::N3 => "n3",
+        RdfFormat::NQuads => "nq",
+        RdfFormat::NTriples => "nt",
+        RdfFormat::RdfXml => "rdf",
+        RdfFormat::TriG => "trig",
+        RdfFormat::Turtle => "ttl",
+        RdfFormat::JsonLd { .. } => "jsonld",
+    }
 }

@@ -12,12 +12,16 @@ use esker_rdf::{Graphs, Options};
 use esker_rdf_workers::{Coordinator, Error, Held, Listener, Secret, Settings};
 use std::io::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a target begins with that names workers.
 pub(super) const SCHEME: &str = "workers://";
+
+/// Bytes of a secret's file that are read.
+const SECRET_FILE_MAX: u64 = 64 << 10;
 
 /// How often the signals are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -188,8 +192,19 @@ fn secret(file: Option<&Path>) -> anyhow::Result<Secret> {
         return Ok(Secret::default());
     };
     let shown = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|e| usage(format!("--secret-file: reading `{shown}`: {e}")))?;
+    let unread = |e| usage(format!("--secret-file: reading `{shown}`: {e}"));
+    let mut open = std::fs::File::open(file).map_err(unread)?;
+    let mode = open.metadata().map_err(unread)?.mode();
+    if mode & 0o077 != 0 {
+        return Err(usage(format!(
+            "--secret-file: others can read `{shown}` (mode {:o}), and then it is no secret: run `chmod 600 {shown}`, and put another \
+             secret into it",
+            mode & 0o7777
+        )));
+    }
+    let mut text = String::new();
+    let mut limited = std::io::Read::take(&mut open, SECRET_FILE_MAX);
+    std::io::Read::read_to_string(&mut limited, &mut text).map_err(unread)?;
     let line = text.lines().next().unwrap_or_default().trim();
     if line.is_empty() {
         return Err(usage(format!(

@@ -13,7 +13,7 @@ mod start;
 use crate::args::{Globals, RunArgs, SpoolArg};
 use crate::output::Style;
 use esker_model::Error;
-use esker_record::{Begin, Ended, Entry, Run, Spool, Use, begin, git, now, settings, usual_folder};
+use esker_record::{Begin, Ended, Entry, Redactor, Run, Spool, Use, begin, git, now, settings};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -39,7 +39,7 @@ pub(crate) fn spool(arg: &SpoolArg) -> Spool {
     if let Some(folder) = &arg.spool {
         return Spool::new(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
     }
-    Spool::new(usual_folder())
+    Spool::usual()
 }
 
 /// A target that means the same from any folder.
@@ -59,6 +59,8 @@ fn warn(globals: &Globals, text: &str) {
 
 /// Runs it to its end, and gives its exit code. Comes before anything catches signals: they are the program's.
 pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
+    // A pattern that is none was an error before anything was started.
+    let redactor = Redactor::new(args.redact.iter().map(String::as_str)).unwrap_or_default();
     let child = Arc::new(AtomicU32::new(0));
     forward_signals(&child);
     let environment: Vec<(String, String)> = std::env::vars_os()
@@ -72,10 +74,15 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         name: args.name.clone(),
         command: args.command.clone(),
         variables: args.keep.clone(),
+        redactor: redactor.clone(),
     };
     let mut run = begin(what, &environment, now());
-    run.params = settings(args.params.iter().cloned());
-    run.tags = args.tags.iter().cloned().collect();
+    run.params = settings(args.params.iter().cloned(), &redactor);
+    let tags = args.tags.iter();
+    run.tags = tags
+        .map(|(name, value)| (name.clone(), redactor.named(name, value)))
+        .collect();
+    run.name = redactor.value(&run.name);
     run.inputs = args.inputs.iter().map(|path| Use::of(path)).collect();
     let spool = spool(&args.spool);
     let begun = Begun::write(&spool, &run, globals);

@@ -4,14 +4,14 @@ use crate::args::{FarArgs, RowFormat, SitePathArgs, SiteStatusArgs, SiteWarmArgs
 use crate::commands::far;
 use crate::commands::note_if_stopped;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::progress::Progress;
 use crate::units;
-use esker::rpc::http::{Place as Server, Sent};
+use esker::rpc::http::Sent;
 use esker_model::{Cancel as _, Error};
 use esker_origin::place::escaped;
-use esker_site::Step;
+use esker_site::{Step, TierAddress};
 use esker_site_cache::queue::Class;
 use serde_json::Value as Json;
 use std::ops::ControlFlow;
@@ -26,12 +26,11 @@ const TIERS_MAX: usize = 16;
 
 /// Asks a tier over HTTP.
 fn ask(method: &str, via: &str, rest: &str, context: &Context) -> anyhow::Result<Json> {
-    let url = format!("{}{rest}", via.trim_end_matches('/'));
-    let (server, path) = Server::of_url(&url, PATIENCE)?;
+    let server = TierAddress::parse(via).map_err(usage)?.place(PATIENCE);
     let interrupt = context.interrupt.clone();
     let stop = move || interrupt.cancelled();
     let until = Instant::now() + PATIENCE;
-    let answer = server.ask(method, &path, &[], Sent::Nothing, &stop, Some(until));
+    let answer = server.ask(method, rest, &[], Sent::Nothing, &stop, Some(until));
     let mut answer = answer.map_err(|e| {
         Error::Unavailable(format!(
             "the tier at {via}: {e}; is it running (`esker site serve`), and is its address right (--via)?"

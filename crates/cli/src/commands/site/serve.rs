@@ -3,10 +3,10 @@
 use crate::args::SiteServeArgs;
 use crate::commands::serve::{announce, log_to_stderr};
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, usage};
 use esker_model::Error;
-use esker_site::Config;
 use esker_site::serve::Standing;
+use esker_site::{Config, TierAddress};
 use std::time::Duration;
 
 /// How often the signals are looked at.
@@ -21,7 +21,13 @@ pub(super) fn run(args: &SiteServeArgs, context: &mut Context) -> anyhow::Result
         config.listen.clone_from(listen);
     }
     if let Some(parents) = &args.parents {
+        for parent in parents {
+            TierAddress::parse(parent).map_err(usage)?;
+        }
         config.parents.clone_from(parents);
+    }
+    if let Some(allow) = &args.allow {
+        config.rules.allow.clone_from(allow);
     }
     log_to_stderr(args.log, args.log_format, context);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -34,6 +40,12 @@ pub(super) fn run(args: &SiteServeArgs, context: &mut Context) -> anyhow::Result
         .map_err(|e| Error::io("starting the tier", e))?;
     let config = &standing.config;
     let above = match config.parents.as_slice() {
+        [] if config.rules.allow.is_empty() && config.pool.is_none() => {
+            tracing::warn!(
+                "this tier asks no origins yet: say which ones with --allow, or [origins] allow in its file"
+            );
+            String::new()
+        }
         [] => config.rules.allow.join(" "),
         parents => parents.join(" "),
     };

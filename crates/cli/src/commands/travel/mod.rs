@@ -138,7 +138,12 @@ fn say_what_is_missing(printing: &Printing<'_>, context: &Context) -> anyhow::Re
     let Start::Vertices(names) = &printing.traversal.start else {
         return Ok(Outcome::Done);
     };
-    let starts = resolve(printing.database, printing.schema, names)?;
+    let starts = resolve(
+        printing.database,
+        printing.database.asker(),
+        printing.schema,
+        names,
+    )?;
     let ids: Vec<_> = starts.iter().map(|v| v.id).collect();
     let as_of = printing.traversal.as_of.unwrap_or(Version::MAX);
     let vertices = printing.database.read_vertices(&ids, as_of)?;

@@ -221,7 +221,7 @@ impl Node {
                 sum
             }));
         }
-        let id = self.directory_named(asker, path, READ).await?;
+        let id = self.directory_named(asker, path, READ | SEARCH).await?;
         let sums = self.sums_of(&[id]).await?;
         Ok(sums.first().map(|(_, s)| usage(s)).unwrap_or_default())
     }
@@ -258,7 +258,7 @@ impl Node {
         path: &NamePath,
         cancel: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<(NamePath, Usage, Option<usize>)>> {
-        let id = self.directory_named(asker, path, READ).await?;
+        let id = self.directory_named(asker, path, READ | SEARCH).await?;
         let mut all = Vec::new();
         let mut left = vec![(path.clone(), id, None)];
         while !left.is_empty() {

@@ -36,13 +36,17 @@ impl Node {
         Ok(found)
     }
 
-    /// The vertices that names mean now.
-    pub async fn resolve(self: &Arc<Self>, names: &[VertexName]) -> Result<Vec<VertexRef>> {
+    /// The vertices that names mean now to someone.
+    pub async fn resolve(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        names: &[VertexName],
+    ) -> Result<Vec<VertexRef>> {
         let schema = esker_model::GraphRead::schema(&*self.engine)?;
         let names = Resolving::new(&schema, names)?;
         let found = match names.paths() {
             [] => Vec::new(),
-            paths => self.ids_of(None, paths).await?,
+            paths => self.ids_of(asker, paths).await?,
         };
         Ok(names.end(found))
     }

@@ -6,7 +6,7 @@
 use crate::node::Node;
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
-    Change, Changes, Done, Errno, Item, Kind, Make, Name, NamePath, Subtree, path_in,
+    Change, Changes, Done, Errno, Item, Kind, Make, Name, NamePath, Subtree, check_made, path_in,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result};
@@ -87,6 +87,10 @@ impl Tree {
                         directories.push(path.clone());
                     }
                     check_owner(asker, &make, &path)?;
+                    if let Some(kind) = Kind::of_mode(make.mode) {
+                        // They are made on nobody's behalf.
+                        check_made(asker, kind, &make, &|| path.to_string())?;
+                    }
                     inside.push(Change::Make(path, make));
                 }
                 Item::Change(change) => {

@@ -41,7 +41,7 @@ impl Node {
         let now = self.moment(Version::MAX, seen);
         let plan = self.engine.plan_part(traversal, now)?;
         let starts = match &traversal.start {
-            Start::Vertices(names) => self.resolve(names).await?,
+            Start::Vertices(names) => self.resolve(asker, names).await?,
             Start::Type(_) => Vec::new(),
         };
         let starts: Vec<VertexId> = starts.into_iter().map(|v| v.id).collect();
@@ -80,6 +80,10 @@ impl Node {
                 Ok(visited) => {
                     let mut result = run.result(visited, plan.start_returned());
                     result.as_of = plan.as_of();
+                    if Asker::limited(asker).is_some() {
+                        // What was looked at is more than what the asker sees.
+                        forget_work(&mut result);
+                    }
                     return Ok(result);
                 }
                 Err(Error::Unavailable(_)) if attempt < ATTEMPTS_MAX && !run.is_over() => {
@@ -102,6 +106,14 @@ impl Node {
             number: travels.next,
         }
     }
+}
+
+/// Takes out of a profile how many edges were looked at.
+fn forget_work(result: &mut TravelResult) {
+    for step in &mut result.profile {
+        (step.edges, step.selected, step.cached) = (0, 0, 0);
+    }
+    result.servers.clear();
 }
 
 /// Whether a budget can only be kept where there are steps.

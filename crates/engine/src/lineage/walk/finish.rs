@@ -4,7 +4,7 @@ use super::{VERTICES_A_CALL, Walk};
 use crate::lineage::Direction;
 use crate::lineage::result::{FoundEdge, FoundVertex, Provenance, STOPPED_NAMES_MAX, Stopped};
 use esker_model::traversal::StopReason;
-use esker_model::{Edge, EdgeKey, EdgeSelect, EdgeTypeId, Properties, Result, Version, VertexId};
+use esker_model::{Edge, EdgeKey, EdgeTypeId, Properties, Result, Version, VertexId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Walk<'_> {
@@ -54,7 +54,6 @@ impl Walk<'_> {
             })
             .collect();
         let stopped = self.stops();
-        let left_out = self.left_out()?;
         Ok(Provenance {
             direction: self.direction,
             target,
@@ -67,27 +66,7 @@ impl Walk<'_> {
             roots: self.roots,
             facts: self.facts,
             fact_types: self.roles.facts,
-            left_out,
         })
-    }
-
-    /// How many vertices next to those found the asker may not see, by the relations that the walk follows.
-    fn left_out(&self) -> Result<u64> {
-        let mut types = self.roles.fact_types();
-        types.extend(
-            match self.direction {
-                Direction::Lineage => [&self.roles.made_by, &self.roles.used],
-                Direction::Impact => [&self.roles.made, &self.roles.used_by],
-            }
-            .into_iter()
-            .flatten(),
-        );
-        let select = EdgeSelect {
-            types,
-            versions: self.range(),
-            properties: false,
-        };
-        self.graph.left_out(&self.vertices, &select)
     }
 
     /// For each edge between versions and executions: whether it is certain at least once.

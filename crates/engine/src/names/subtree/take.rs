@@ -16,8 +16,7 @@ use esker_model::namespace::record::{
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
     Change, Errno, Inode, Item, Kind, Make, Name, NamePath, PATH_BYTES_MAX, SUBTREE_BYTES_MAX,
-    Subtree, XATTR_BYTES_MAX, XATTRS_BYTES_MAX, display, hash_of, id_at, id_within, path_in,
-    too_large,
+    Subtree, check_made, display, hash_of, id_at, id_within, path_in, too_large,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result, VertexId};
@@ -240,7 +239,7 @@ impl Txn<'_, '_> {
         let hash = hash_of(&name);
         let id = self.id_in_new(names, &parent, kind, (&name, hash))?;
         let size = check_content(kind, &make.content, &|| display(&path()).to_string())?;
-        check_xattrs(make, &|| display(&path()).to_string())?;
+        check_made(asker, kind, make, &|| display(&path()).to_string())?;
         let inherits = parent.inode.mode & SETGID != 0;
         check_owner(asker, make, inherits, &|| display(&path()).to_string())?;
         let mut inode = new_inode(id, kind, make, size, (self.version, self.now_nanos()));
@@ -507,14 +506,6 @@ fn number(new: &mut New, rows: &NewRows) -> Result<()> {
             }
         }
         from += count;
-    }
-    Ok(())
-}
-
-fn check_xattrs(make: &Make, path: &dyn Fn() -> String) -> Result<()> {
-    let total: usize = make.xattrs.iter().map(|(n, v)| n.len() + v.len()).sum();
-    if total > XATTRS_BYTES_MAX || make.xattrs.iter().any(|(_, v)| v.len() > XATTR_BYTES_MAX) {
-        return Err(Errno::NoSpace.at(path()).into());
     }
     Ok(())
 }

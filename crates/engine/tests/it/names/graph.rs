@@ -12,7 +12,7 @@ use esker_model::{
 
 pub(super) fn vertex(engine: &Engine, name: &str) -> VertexRef {
     let name = VertexName::parse(name).unwrap();
-    resolve(engine, &engine.schema().unwrap(), &[name]).unwrap()[0]
+    resolve(engine, None, &engine.schema().unwrap(), &[name]).unwrap()[0]
 }
 
 fn read(engine: &Engine, name: &str) -> Option<Vertex> {

@@ -9,6 +9,7 @@ mod like_a_file_system;
 mod open;
 mod opened;
 mod promises;
+mod rights;
 mod sight;
 mod subtree;
 

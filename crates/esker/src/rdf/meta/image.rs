@@ -87,7 +87,7 @@ pub(super) fn write(
     }
     body.extend_from_slice(&data.encode());
     let hash = blake3::hash(&body);
-    fs::create_dir_all(folder).map_err(|e| io(folder, e))?;
+    crate::modes::create_inside(folder).map_err(|e| io(folder, e))?;
     // One process has the database open; a second thread of it has another name.
     let new = folder.join(format!("meta-{}.new", std::process::id()));
     let to = path(folder);

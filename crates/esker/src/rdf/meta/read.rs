@@ -226,7 +226,7 @@ impl Source<'_> {
                     paths.push(path);
                 }
             }
-            let found = self.database.ids(None, &paths)?;
+            let found = self.database.ids(self.database.asker(), &paths)?;
             let type_name = |vertex: &Vertex| {
                 schema
                     .vertex_type(vertex.type_id)

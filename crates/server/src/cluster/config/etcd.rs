@@ -3,23 +3,27 @@
 use super::ClusterConfig;
 use crate::member::take;
 use esker_cluster::ServerId;
+use esker_config::etcd::{EtcdTrust, URLS, is_url};
+use esker_config::{Key, text, texts, time};
 use esker_model::{Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// In the storage of such a cluster: which one it is, as etcd knows it.
 pub(crate) const ID_FILE: &str = "ID";
 /// How long a member that says nothing counts as there; and what etcd can tell apart at the least.
 const LEASE_DEFAULT: Duration = Duration::from_secs(5);
-pub(super) const LEASE_LEAST: Duration = Duration::from_secs(2);
+const LEASE_LEAST: Duration = Duration::from_secs(2);
 /// How many stores move between members.
 const STORES_DEFAULT: u32 = 16;
 
 /// A cluster whose stores move between its members, as etcd says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdConfig {
-    /// `http://HOST:PORT` of each server of etcd; none if `cluster up` starts one.
+    /// `https://HOST:PORT` or `http://HOST:PORT` of each server of etcd; none if `cluster up` starts one.
     pub endpoints: Vec<String>,
+    /// How it is known, and knows its clients.
+    pub trust: EtcdTrust,
     /// How long a member that says nothing counts as there.
     pub lease: Duration,
     /// How many stores there are, for ever.
@@ -32,23 +36,95 @@ pub struct EtcdConfig {
 #[derive(Default)]
 pub(super) struct WrittenEtcd {
     pub(super) endpoints: Option<Vec<String>>,
+    pub(super) trust: EtcdTrust,
     pub(super) lease: Option<Duration>,
     pub(super) even: Option<bool>,
 }
 
+/// The keys of `[etcd]`.
+pub(super) const KEYS: [Key<WrittenEtcd>; 8] = [
+    Key {
+        path: "etcd.endpoints",
+        expected: URLS,
+        set: |d, v| {
+            let list = texts(v)?;
+            let good = !list.is_empty() && list.iter().all(|u| is_url(u));
+            d.endpoints = Some(list).filter(|_| good);
+            d.endpoints.is_some().then_some(())
+        },
+    },
+    Key {
+        path: "etcd.ca",
+        expected: "the file of the certificates that etcd's must be signed by",
+        set: |d, v| d.trust.take("ca", v),
+    },
+    Key {
+        path: "etcd.certificate",
+        expected: "the file of the certificate that is shown to etcd",
+        set: |d, v| d.trust.take("certificate", v),
+    },
+    Key {
+        path: "etcd.key",
+        expected: "the file of that certificate's private key",
+        set: |d, v| d.trust.take("key", v),
+    },
+    Key {
+        path: "etcd.user",
+        expected: "an account of etcd's",
+        set: |d, v| d.trust.take("user", v),
+    },
+    Key {
+        path: "etcd.password_file",
+        expected: "the file of that account's password",
+        set: |d, v| d.trust.take("password_file", v),
+    },
+    Key {
+        path: "etcd.lease",
+        expected: "a time from 2s to 1m",
+        set: |d, v| {
+            let range = LEASE_LEAST..=Duration::from_mins(1);
+            d.lease = Some(time(v).filter(|t| range.contains(t))?);
+            Some(())
+        },
+    },
+    Key {
+        path: "etcd.rebalance",
+        expected: "\"auto\" or \"manual\"",
+        set: |d, v| {
+            d.even = Some(match text(v)? {
+                "auto" => true,
+                "manual" => false,
+                _ => return None,
+            });
+            Some(())
+        },
+    },
+];
+
 impl WrittenEtcd {
-    /// With its defaults, if the file says any of it.
-    pub(super) fn whole(self, stores: Option<u32>) -> Option<EtcdConfig> {
+    /// With its defaults, if the file says any of it; what does not go together is an error.
+    pub(super) fn whole(
+        self,
+        stores: Option<u32>,
+        file: &Path,
+    ) -> Result<Option<EtcdConfig>, String> {
+        let folder = file.parent().unwrap_or_else(|| Path::new(""));
+        let trust = self.trust.below(folder);
+        if let Some(why) = trust.mistake(self.endpoints.as_deref().unwrap_or_default()) {
+            return Err(format!("[etcd]: {why}"));
+        }
         let any = stores.is_some()
+            || trust != EtcdTrust::default()
             || self.endpoints.is_some()
             || self.lease.is_some()
             || self.even.is_some();
-        any.then(|| EtcdConfig {
+        Ok(any.then(|| EtcdConfig {
             endpoints: self.endpoints.unwrap_or_default(),
+            trust,
             lease: self.lease.unwrap_or(LEASE_DEFAULT),
             stores: stores.unwrap_or(STORES_DEFAULT),
             even: self.even.unwrap_or(true),
-        })
+        }))
     }
 }
 
@@ -86,7 +162,27 @@ impl ClusterConfig {
         )))
     }
 
-    /// Where an etcd writes that `cluster up` starts: `url`, and its data.
+    /// How etcd is known, and knows its clients: as the file says, or by the certificates of one that `cluster up` has started.
+    pub(crate) fn etcd_trust(&self) -> Result<EtcdTrust> {
+        let etcd = self.moving()?;
+        if !etcd.endpoints.is_empty() {
+            return Ok(etcd.trust.clone());
+        }
+        // One that an older release has started, and that runs still.
+        let plain = |url: &String| url.starts_with("http://");
+        if self.etcd_endpoints()?.iter().all(plain) {
+            return Ok(EtcdTrust::default());
+        }
+        let folder = self.etcd_folder();
+        Ok(EtcdTrust {
+            ca: Some(folder.join("ca.pem")),
+            certificate: Some(folder.join("client.pem")),
+            key: Some(folder.join("client.key")),
+            ..EtcdTrust::default()
+        })
+    }
+
+    /// Where an etcd writes that `cluster up` starts: `url`, its certificates and its data. Its owner's alone.
     pub fn etcd_folder(&self) -> PathBuf {
         self.storage.join("etcd")
     }

@@ -29,12 +29,31 @@ fn stores_that_move_need_etcd_and_nothing_that_contradicts_it() {
     let etcd = config.etcd.clone().unwrap();
     assert_eq!((etcd.stores, etcd.even), (16, false));
     assert_eq!(config.etcd_endpoints().unwrap(), ["http://a:1"]);
+    let config = read(
+        "servers = 1\n[etcd]\nendpoints = [\"https://a:1\"]\nca = \"ca.pem\"\nuser = \"u\"\npassword_file = \"/p\"\n",
+    )
+    .unwrap();
+    let trust = config.etcd_trust().unwrap();
+    assert!(trust.ca.unwrap().ends_with("ca.pem"));
+    assert_eq!(trust.password_file.unwrap(), Path::new("/p"));
     for (text, expected) in [
         ("servers = 1\nstores = 65\n", "up to 64"),
         ("servers = 1\n[etcd]\nlease = \"1s\"\n", "from 2s to 1m"),
         (
             "servers = 1\n[etcd]\nendpoints = [\"a:1\"]\n",
-            "http://HOST:PORT",
+            "a list of etcd's addresses",
+        ),
+        (
+            "servers = 1\n[etcd]\nendpoints = [\"https://a:1\"]\n",
+            "needs `ca`",
+        ),
+        (
+            "servers = 1\n[etcd]\nendpoints = [\"http://a:1\"]\nuser = \"u\"\npassword_file = \"p\"\n",
+            "are for etcd at https://",
+        ),
+        (
+            "servers = 1\n[etcd]\nca = \"ca.pem\"\nkey = \"k\"\n",
+            "go together",
         ),
         (
             "servers = 1\nstores = 8\nvnodes = 4\n",

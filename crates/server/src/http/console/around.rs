@@ -11,7 +11,7 @@ const DOTS: u64 = 5_000;
 
 /// `GET /api/v1/view/neighbourhood`.
 pub(in super::super) fn neighbourhood(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let schema = graph.schema()?;
     let (name, vertex) = asked.vertex("id", &schema)?;
     let limit = asked.query.number("limit")?.unwrap_or(DOTS);

@@ -1,7 +1,6 @@
 //! The servers: what each has and does.
 
 use super::super::api::{Answer, Asked};
-use crate::service::Service;
 use esker_model::Version;
 use esker_rpc::{Client, proto};
 use serde_json::{Value as Json, json};
@@ -36,6 +35,25 @@ fn server_out(id: usize, address: &str, reply: &proto::ClusterReply) -> Json {
     })
 }
 
+/// A server's row for somebody from whom something is hidden: how much it has and does is more than what they see.
+fn without_numbers(mut row: Json) -> Json {
+    for name in [
+        "newest",
+        "vertices",
+        "edges",
+        "bytes",
+        "split_vertices",
+        "calls_per_s",
+        "writes_per_s",
+        "asked",
+        "unanswered",
+        "unsaved",
+    ] {
+        row[name] = Json::Null;
+    }
+    row
+}
+
 fn down(id: usize, address: &str, why: &str) -> Json {
     json!({
         "server": id, "address": address, "state": "down", "trouble": why, "newest": null, "vertices": null, "edges": null,
@@ -45,15 +63,16 @@ fn down(id: usize, address: &str, why: &str) -> Json {
 }
 
 /// A server that stands alone.
-fn alone(service: &Service) -> Result<Json, super::super::Refused> {
+fn alone(asked: &Asked<'_>) -> Result<Json, super::super::Refused> {
+    let service = asked.service;
     let stats = service.database.stats()?;
     let lately = service.metrics.lately();
     let address = service.console.address.get();
     let address = address.map_or_else(|| service.settings.listen.clone(), ToString::to_string);
     let total = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>();
-    let top = service.graph_now().top_degrees(None, 10)?;
+    let graph = asked.graph();
+    let top = graph.top_degrees(None, 10)?;
     let schema = service.schema()?;
-    let graph = service.graph_now();
     let ids: Vec<_> = top.iter().map(|d| d.vertex).collect();
     let found = graph.read_vertices(&ids, Version::MAX)?;
     let hubs = top.iter().zip(&found).map(|(degree, vertex)| {
@@ -61,27 +80,35 @@ fn alone(service: &Service) -> Result<Json, super::super::Refused> {
         let edge_type = schema.edge_type(degree.edge_type).map(|t| t.name.as_str());
         json!({"id": name, "edge_type": edge_type, "edges": degree.degree})
     });
+    // How much there is, and happens, is more than what somebody sees from whom something is hidden.
+    let all = |value: Json| {
+        if asked.is_limited() {
+            Json::Null
+        } else {
+            value
+        }
+    };
     Ok(json!({
         "kind": "folder",
         "name": null,
         "placement": null,
         "threshold": null,
         "vnodes": null,
-        "traversals": service.console.traversals.told(),
+        "traversals": service.console.traversals.told(asked.asker()),
         "hubs": hubs.collect::<Json>(),
         "servers": [{
             "server": 0,
             "address": address,
             "state": "serving",
             "trouble": stats.store.failed.then_some("the store takes no writes"),
-            "newest": stats.newest.map(|v| v.to_string()),
-            "vertices": total(&mut stats.counts.vertices.iter().map(|(_, n)| *n)),
-            "edges": total(&mut stats.counts.edges.iter().map(|(_, n)| *n)),
-            "bytes": total(&mut stats.store.table_bytes.iter().map(|(_, n)| *n)) + stats.objects_disk_bytes,
+            "newest": all(stats.newest.map(|v| v.to_string()).into()),
+            "vertices": all(total(&mut stats.counts.vertices.iter().map(|(_, n)| *n)).into()),
+            "edges": all(total(&mut stats.counts.edges.iter().map(|(_, n)| *n)).into()),
+            "bytes": all((total(&mut stats.store.table_bytes.iter().map(|(_, n)| *n)) + stats.objects_disk_bytes).into()),
             "vnodes": null,
             "split_vertices": null,
-            "calls_per_s": per_second(lately.calls, lately.millis),
-            "writes_per_s": per_second(lately.writes, lately.millis),
+            "calls_per_s": all(per_second(lately.calls, lately.millis).into()),
+            "writes_per_s": all(per_second(lately.writes, lately.millis).into()),
             "asked": null,
             "unanswered": null,
             "unsaved": null,
@@ -93,7 +120,7 @@ fn alone(service: &Service) -> Result<Json, super::super::Refused> {
 pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
     let service = asked.service;
     let Some(cluster) = &service.cluster else {
-        return alone(service).map(|json| json.to_string());
+        return alone(asked).map(|json| json.to_string());
     };
     let own = cluster.report(&service.database, &service.metrics)?;
     let others: Vec<Option<esker_rpc::Address>> = cluster.others();
@@ -121,10 +148,15 @@ pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
         each.collect()
     });
     let servers = own.servers.iter().enumerate().map(|(id, address)| {
-        match answers.get(id).and_then(Option::as_ref) {
+        let told = match answers.get(id).and_then(Option::as_ref) {
             Some(Ok(reply)) => server_out(id, address, reply),
             Some(Err(why)) => down(id, address, why),
             None => server_out(id, address, &own),
+        };
+        if asked.is_limited() {
+            without_numbers(told)
+        } else {
+            told
         }
     });
     Ok(json!({
@@ -133,7 +165,7 @@ pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
         "placement": own.placement,
         "threshold": own.threshold,
         "vnodes": own.vnodes,
-        "traversals": service.console.traversals.told(),
+        "traversals": service.console.traversals.told(asked.asker()),
         "hubs": [],
         "servers": servers.collect::<Json>(),
     })

@@ -1,12 +1,16 @@
 //! Changes as they happen: server-sent events of what commits touch.
 
-use super::super::{Refused, api::Asked, failed};
+use super::super::query::Query;
+use super::super::{Refused, api::Asked, failed, failure};
 use super::home::{changes_out, distinct};
+use crate::access::table::READ;
+use crate::access::{Asking, BoundUser};
 use crate::call::Watch;
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
+use esker_model::object::Asker;
 use futures_util::stream;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde_json::json;
@@ -21,8 +25,17 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Changes of one event; of more it is said how many there were.
 const CHANGES_MAX: usize = 200;
 
+/// Where they are asked for.
+const PATH: &str = "/api/v1/events";
+
 struct Stream {
     service: Arc<Service>,
+    /// Who listens: whoever loses their rights is told nothing more.
+    asking: Asking,
+    /// As whom they may ask.
+    bound: BoundUser,
+    /// On whose behalf.
+    asker: Option<Asker>,
     place: u64,
     sent: Instant,
     first: bool,
@@ -34,6 +47,21 @@ pub(in super::super) async fn events(
     request: Request<Body>,
 ) -> Response<Body> {
     service.metrics.http.add(1);
+    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
+        return failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None);
+    };
+    let query = match Query::parse(request.uri().query(), &["uid", "gids"]) {
+        Ok(query) => query,
+        Err(refused) => return refused.response(),
+    };
+    let bound = match super::super::bound_of(&request) {
+        Ok(bound) => bound,
+        Err(refused) => return refused,
+    };
+    let asker = match super::super::asker_of(&bound, query.asker()) {
+        Ok(asker) => asker,
+        Err(refused) => return refused.response(),
+    };
     drop(request);
     if service.cluster.is_some() {
         let message = "the servers of a cluster know their own changes only, and nobody tells them together: ask again for what is shown";
@@ -45,6 +73,9 @@ pub(in super::super) async fn events(
     };
     let begun = Stream {
         service,
+        asking,
+        bound,
+        asker,
         place,
         sent: Instant::now(),
         first: true,
@@ -63,7 +94,7 @@ pub(in super::super) async fn events(
     response
 }
 
-/// What is sent next; nothing once the server stops.
+/// What is sent next; nothing once the server stops, or whoever listens may not ask any more.
 async fn next(mut stream: Stream) -> Option<(String, Stream)> {
     if stream.first {
         stream.first = false;
@@ -71,11 +102,14 @@ async fn next(mut stream: Stream) -> Option<(String, Stream)> {
     }
     loop {
         tokio::time::sleep(LOOK).await;
-        if stream.service.closing() {
+        let access = &stream.service.access;
+        let admitted = access.admit(&stream.asking, READ, PATH);
+        if stream.service.closing() || !admitted.is_ok_and(|bound| bound == stream.bound) {
             return None;
         }
         let (from, service) = (stream.place, &stream.service);
-        let look = move |service: &Service, watch: &Watch| look(service, watch, from);
+        let asker = stream.asker.clone();
+        let look = move |service: &Service, watch: &Watch| look(service, watch, asker, from);
         match service.work(0, look).await {
             Ok(Ok((place, Some(text)))) => {
                 stream.place = place;
@@ -97,8 +131,13 @@ async fn next(mut stream: Stream) -> Option<(String, Stream)> {
     }
 }
 
-/// What was touched since a place, as an event, and the place after it.
-fn look(service: &Service, watch: &Watch, place: u64) -> Result<(u64, Option<String>), Refused> {
+/// What was touched since a place, as an event, and the place after it. What whoever asks may not see is no event, and counts for none.
+fn look(
+    service: &Service,
+    watch: &Watch,
+    asker: Option<Asker>,
+    place: u64,
+) -> Result<(u64, Option<String>), Refused> {
     let (engine, _) = service.database.engine()?;
     let Some(news) = engine.news_since(place) else {
         let place = engine.follow();
@@ -109,13 +148,24 @@ fn look(service: &Service, watch: &Watch, place: u64) -> Result<(u64, Option<Str
     if all.is_empty() {
         return Ok((news.until, None));
     }
-    let latest = &all[all.len().saturating_sub(CHANGES_MAX)..];
     let asked = Asked {
         service,
         watch,
-        query: super::super::query::Query::parse(None, &[])?,
+        query: Query::parse(None, &[])?,
         body: "",
+        asker,
     };
+    if asked.is_limited() {
+        let changes = changes_out(&asked, &schema, &all)?;
+        if changes.is_empty() {
+            return Ok((news.until, None));
+        }
+        // The newest come first. Places of the feed count what is hidden, too.
+        let shown = &changes[..changes.len().min(CHANGES_MAX)];
+        let data = json!({"changes": shown, "more": changes.len() - shown.len()});
+        return Ok((news.until, Some(format!("event: change\ndata: {data}\n\n"))));
+    }
+    let latest = &all[all.len().saturating_sub(CHANGES_MAX)..];
     let changes = changes_out(&asked, &schema, latest)?;
     let data = json!({"changes": changes, "more": all.len() - latest.len()});
     let text = format!("event: change\nid: {}\ndata: {data}\n\n", news.until);

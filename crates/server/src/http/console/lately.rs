@@ -1,7 +1,8 @@
-//! The latest traversals, whoever asked for them: what each step did, and each server in it (GraphTrek, Fig. 9).
+//! The latest traversals: what each step did, and each server in it (GraphTrek, Fig. 9).
 
 use super::super::json::{server_steps_out, steps_out};
 use esker_model::Traversal;
+use esker_model::object::Asker;
 use esker_model::traversal::{ServerStep, Start, StepProfile, TravelResult};
 use serde_json::{Value as Json, json};
 use std::collections::VecDeque;
@@ -19,6 +20,8 @@ const CHARACTERS_MAX: usize = 600;
 pub(crate) struct Traversals(Mutex<VecDeque<One>>);
 
 struct One {
+    /// On whose behalf.
+    asker: Option<Asker>,
     at: i64,
     chain: String,
     micros: u64,
@@ -44,9 +47,16 @@ fn text(traversal: &Traversal) -> String {
 
 impl Traversals {
     /// One more is answered.
-    pub(crate) fn note(&self, traversal: &Traversal, result: &TravelResult, took: Duration) {
+    pub(crate) fn note(
+        &self,
+        asker: Option<&Asker>,
+        traversal: &Traversal,
+        result: &TravelResult,
+        took: Duration,
+    ) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let one = One {
+            asker: asker.cloned(),
             at: i64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX),
             chain: text(traversal),
             micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
@@ -61,10 +71,12 @@ impl Traversals {
         }
     }
 
-    /// The newest first.
-    pub(super) fn told(&self) -> Json {
+    /// The newest first. Somebody from whom something may be hidden is told of their own only: chains name vertices and values.
+    pub(super) fn told(&self, asker: Option<&Asker>) -> Json {
+        let asker = Asker::limited(asker);
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let each = all.iter().rev().map(|one| {
+        let theirs = |one: &&One| asker.is_none() || one.asker.as_ref() == asker;
+        let each = all.iter().rev().filter(theirs).map(|one| {
             json!({
                 "at": esker_console::value::time(one.at),
                 "chain": one.chain,

@@ -5,12 +5,10 @@ use super::super::api::{Answer, Asked};
 use super::super::find::filter;
 use super::super::json::{properties_out, version_out};
 use super::told;
-use crate::call::Watch;
-use crate::service::Service;
 use esker_console::label;
 use esker_console::names::{Hit, Names, is_of};
 use esker_model::filter::Expr;
-use esker_model::object::Find;
+use esker_model::object::{Asker, Find};
 use esker_model::{
     Cancel as _, Result, Schema, Value, Version, Vertex, VertexId, VertexName, VertexTypeId,
 };
@@ -32,40 +30,67 @@ const SUGGESTED_MAX: u64 = 50;
 /// Hits that are read to see whether whoever asks may see them.
 const READ_MAX: usize = 1_000;
 
-/// Names as they were read last.
+/// Who else than those who see all has names kept, at most.
+const ASKERS_MAX: usize = 4;
+/// Bytes of names that are kept: of all, and of what one of the others sees.
+const NAMES_BYTES: usize = 512 << 20;
+const ASKER_NAMES_BYTES: usize = 64 << 20;
+
+/// Names as they were read last, for each on whose behalf they were; the latest last.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<Option<Read>>);
+pub(super) struct Kept(Mutex<Vec<Read>>);
 
 struct Read {
+    /// `None` sees all.
+    asker: Option<Asker>,
     names: Arc<Names>,
     at: Instant,
     took: Duration,
 }
 
 impl Kept {
-    /// Names that are fresh enough. Whoever asks first waits for them, and so does whoever asks once they are too old: the others take
+    /// Names that are fresh enough: those of what whoever asks sees, so that what is hidden is not found, not counted, and found by no
+    /// name that leads there. Whoever asks first waits for them, and so does whoever asks once they are too old: the others take
     /// what there is.
-    pub(super) fn names(&self, service: &Service, watch: &Watch) -> Result<Arc<Names>> {
+    fn names(&self, asked: &Asked<'_>) -> Result<Arc<Names>> {
+        let (service, watch) = (asked.service, asked.watch);
+        let asker = Asker::limited(asked.asker());
         let newest = service.database.stats()?.newest;
         let changed = |read: &Read| service.cluster.is_some() || read.names.newest() != newest;
         {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(read) = &*kept {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = kept.iter().position(|read| read.asker.as_ref() == asker) {
+                let read = kept.remove(place);
                 let old = read.at.elapsed() > FRESH.max(read.took * WORTH);
-                if !old || !changed(read) {
-                    return Ok(Arc::clone(&read.names));
+                let fresh = (!old || !changed(&read)).then(|| Arc::clone(&read.names));
+                kept.push(read);
+                if let Some(names) = fresh {
+                    return Ok(names);
                 }
             }
         }
         let begun = Instant::now();
-        let names = Arc::new(Names::read(&*service.graph_now(), newest, watch)?);
+        let bytes = match asker {
+            None => NAMES_BYTES,
+            Some(_) => ASKER_NAMES_BYTES,
+        };
+        let graph = service.graph_as(asker);
+        let names = Arc::new(Names::read(&*graph, newest, bytes, watch)?);
         if !watch.cancelled() {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            *kept = Some(Read {
+            kept.retain(|read| read.asker.as_ref() != asker);
+            kept.push(Read {
+                asker: asker.cloned(),
                 names: Arc::clone(&names),
                 at: Instant::now(),
                 took: begun.elapsed(),
             });
+            let others = kept.iter().filter(|read| read.asker.is_some()).count();
+            if others > ASKERS_MAX
+                && let Some(oldest) = kept.iter().position(|read| read.asker.is_some())
+            {
+                kept.remove(oldest);
+            }
         }
         Ok(names)
     }
@@ -112,14 +137,11 @@ fn exact(asked: &Asked<'_>, schema: &Schema, text: &str) -> Result<Option<Vertex
     let Ok(name) = VertexName::parse(&name) else {
         return Ok(None);
     };
-    let names = asked.service.names_now();
-    let found = esker_model::namespace::resolve(&*names, schema, std::slice::from_ref(&name));
+    let found = asked.resolve(schema, std::slice::from_ref(&name));
     let Ok([vertex]) = found.as_deref() else {
         return Ok(None);
     };
-    let asker = asked.query.asker().ok().flatten();
-    let graph = asked.service.graph_as(asker.as_ref());
-    let read = graph.read_vertices(&[vertex.id], Version::MAX)?;
+    let read = asked.graph().read_vertices(&[vertex.id], Version::MAX)?;
     Ok(read.into_iter().next().flatten())
 }
 
@@ -130,7 +152,7 @@ fn read(
     hits: &[Hit],
     most: usize,
 ) -> Result<Vec<Vertex>, Refused> {
-    let graph = asked.graph()?;
+    let graph = asked.graph();
     let mut out = Vec::new();
     for chunk in hits.chunks(most.clamp(16, READ_MAX)) {
         let ids: Vec<VertexId> = chunk.iter().map(|h| names.vertex(*h).0).collect();
@@ -153,11 +175,7 @@ pub(in super::super) fn suggest(asked: &Asked<'_>) -> Answer {
         .number("limit")?
         .unwrap_or(12)
         .clamp(1, SUGGESTED_MAX) as usize;
-    let names = asked
-        .service
-        .console
-        .names
-        .names(asked.service, asked.watch)?;
+    let names = asked.service.console.names.names(asked)?;
     let mut items = Vec::new();
     let found = exact(asked, &schema, text)?;
     if let Some(vertex) = &found {
@@ -185,7 +203,7 @@ pub(in super::super) fn suggest(asked: &Asked<'_>) -> Answer {
                                   "type": declared.name}));
             }
         }
-        let asker = asked.query.asker()?;
+        let asker = asked.asker.clone();
         let mut tags = asked.service.graph_now().tags(asker.as_ref())?;
         tags.retain(|t| !t.predefined && t.name.to_lowercase().contains(&lower));
         tags.sort_by_key(|t| std::cmp::Reverse(t.objects));
@@ -203,12 +221,7 @@ pub(super) fn vertices(asked: &Asked<'_>, text: &str, most: usize) -> Vec<(Strin
     let Ok(schema) = asked.service.schema() else {
         return Vec::new();
     };
-    let Ok(names) = asked
-        .service
-        .console
-        .names
-        .names(asked.service, asked.watch)
-    else {
+    let Ok(names) = asked.service.console.names.names(asked) else {
         return Vec::new();
     };
     let lower = text.to_lowercase();
@@ -316,11 +329,7 @@ pub(in super::super) fn search(asked: &Asked<'_>) -> Answer {
     if let Some(filter) = as_filter(text) {
         return by_filter(asked, filter?, (from, limit), begun);
     }
-    let names = asked
-        .service
-        .console
-        .names
-        .names(asked.service, asked.watch)?;
+    let names = asked.service.console.names.names(asked)?;
     let wanted = match asked.query.get("type") {
         None | Some("") => None,
         Some(name) => Some(schema.vertex_type_id(name)?),
@@ -417,7 +426,7 @@ fn by_filter(
         limit: None,
         count: false,
         explain: false,
-        asker: asked.query.asker()?,
+        asker: asked.asker.clone(),
         share: None,
         after: None,
     };

@@ -56,6 +56,7 @@ pub(crate) struct Console {
 pub(crate) async fn sample(service: Weak<Service>) {
     while let Some(service) = service.upgrade() {
         service.metrics.sample();
+        service.access.report();
         service.console.rates.note(&service.metrics);
         drop(service);
         tokio::time::sleep(SAMPLE).await;

@@ -3,12 +3,15 @@
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::State;
+use esker_rpc::Address;
+use esker_rpc::address::Encrypt;
+use esker_rpc::http::{Place, Sent};
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a tier may take.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -32,12 +35,45 @@ pub(in super::super) async fn sites(State(service): State<Arc<Service>>) -> Resp
     super::super::json_response(json!({ "tiers": tiers }).to_string())
 }
 
+/// What a tier says of itself that is asked with a key of SSH: the user's who runs this server.
+async fn status_by_key(url: &str) -> Result<Json, String> {
+    let mut address = Address::parse(url).map_err(|e| e.to_string())?;
+    address.trust.encrypt = Encrypt::Always;
+    address.patience = address.patience.min(ANSWER_MAX);
+    let asked = tokio::task::spawn_blocking(move || {
+        let place = Place::from(&address);
+        let until = Some(Instant::now() + ANSWER_MAX);
+        let never = || false;
+        let mut answer = place
+            .ask("GET", "/v1/status", &[], Sent::Nothing, &never, until)
+            .map_err(|e| e.to_string())?;
+        let text = answer
+            .text(BYTES_MAX)
+            .map_err(|e| format!("{place}: {e}"))?;
+        if answer.status != 200 {
+            return Err(format!(
+                "{place} answered {}: is it a tier of a site cache?",
+                answer.status
+            ));
+        }
+        serde_json::from_str(&text).map_err(|e| format!("{place}: {e}"))
+    });
+    asked
+        .await
+        .map_err(|_| "the question could not be asked".to_owned())?
+}
+
 /// What a tier says of itself.
 async fn status(url: &str) -> Result<Json, String> {
+    if Address::is_address(url) {
+        return status_by_key(url).await;
+    }
     let uri: Uri = url.parse().map_err(|_| format!("`{url}` is no URL"))?;
     let host = uri.host().ok_or_else(|| format!("`{url}` names no host"))?;
     if uri.scheme_str() != Some("http") {
-        return Err(format!("`{url}`: tiers are asked by http://HOST:PORT"));
+        return Err(format!(
+            "`{url}`: tiers are asked by http://127.0.0.1:PORT on this machine, by esker://HOST:PORT elsewhere"
+        ));
     }
     let port = uri.port_u16().unwrap_or(80);
     let failed = |e: &dyn std::fmt::Display| format!("{host}:{port}: {e}");

@@ -91,7 +91,7 @@ fn tree(mut all: Vec<(NamePath, Usage)>) -> Option<Directory> {
 
 /// What the directories directly below one hold, as `esker top --by project` has it.
 fn projects(asked: &Asked<'_>) -> Answer {
-    let asker = asked.query.asker()?;
+    let asker = asked.asker.clone();
     let path = path_of(asked.query.get("path").unwrap_or("/"))?;
     let top = path.names().count();
     let (mut total, mut all) = (Usage::default(), Vec::new());
@@ -118,7 +118,7 @@ fn projects(asked: &Asked<'_>) -> Answer {
 
 /// `GET /api/v1/view/space`.
 pub(in super::super) fn space(asked: &Asked<'_>) -> Answer {
-    let asker = asked.query.asker()?;
+    let asker = asked.asker.clone();
     let by = match asked
         .query
         .get("space_by")
@@ -138,7 +138,7 @@ pub(in super::super) fn space(asked: &Asked<'_>) -> Answer {
         }
     };
     if let Some(by) = by {
-        if asker.as_ref().is_some_and(|a| a.uid != 0) {
+        if asked.is_limited() {
             return Err(Refused::bad(
                 "sums over the whole namespace are not on somebody's behalf: leave out `uid`, or ask by=dir".into(),
             ));

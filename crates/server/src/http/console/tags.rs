@@ -26,7 +26,7 @@ pub(in super::super) fn values(asked: &Asked<'_>) -> Answer {
         limit: None,
         count: false,
         explain: false,
-        asker: asked.query.asker()?,
+        asker: asked.asker.clone(),
         share: None,
         after: None,
     };
@@ -71,7 +71,7 @@ pub(in super::super) fn completion(asked: &Asked<'_>) -> Answer {
         .number("at")?
         .map_or(text.len(), |at| at as usize);
     let schema = asked.service.schema()?;
-    let asker = asked.query.asker()?;
+    let asker = asked.asker.clone();
     let mut tags = asked.service.graph_now().tags(asker.as_ref())?;
     tags.sort_by_key(|tag| std::cmp::Reverse(tag.objects));
     let tags: Vec<(String, u64)> = tags

@@ -74,7 +74,7 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
                     "focus": text(), "as_of": maybe(), "width": number(), "height": number(),
                     "boxes": array(shown), "lines": array(line),
                     "stopped": said(array(stopped), "where walks stopped before everything asked for was found"),
-                    "left_out": said(integer(), "vertices beside these that whoever asks may not see"),
+                    "left_out": said(integer(), "always 0: what whoever asks may not see is not there"),
                     "versions": said(array(tick), "when something of it changed, oldest first"),
                     "versions_cut": flag(), "layout_micros": integer(), "micros": integer(),
                 },

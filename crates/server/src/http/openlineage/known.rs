@@ -5,7 +5,6 @@ use super::super::api::Asked;
 use crate::cluster::Graph;
 use esker_console::{label, value};
 use esker_import::openlineage::{NAME, NAMESPACE, Types, joined};
-use esker_model::namespace::resolve;
 use esker_model::{
     EdgeSelect, EdgeTypeId, Schema, Version, VersionRange, Versions, Vertex, VertexId, VertexName,
 };
@@ -98,7 +97,7 @@ impl Page {
 
 impl<'a> Known<'a> {
     pub(super) fn new(asked: &Asked<'a>) -> Result<Self, Refused> {
-        let graph = asked.graph()?;
+        let graph = asked.graph();
         let schema = graph.schema()?;
         let types = Types::resolve(&schema).ok();
         Ok(Self {
@@ -117,8 +116,7 @@ impl<'a> Known<'a> {
         if self.types.is_none() {
             return Ok(None);
         }
-        let names = asked.service.names_now();
-        let found = resolve(&*names, &self.schema, std::slice::from_ref(name))?;
+        let found = asked.resolve(&self.schema, std::slice::from_ref(name))?;
         let ids: Vec<VertexId> = found.iter().map(|v| v.id).collect();
         let mut read = self.graph.read_vertices(&ids, Version::MAX)?;
         Ok(read.pop().flatten().filter(|v| !v.deleted))

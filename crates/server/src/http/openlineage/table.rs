@@ -2,6 +2,7 @@
 
 use super::super::table::{Endpoint, Run, Verb, read};
 use super::{data, jobs};
+use crate::access::table::INGEST;
 
 const fn events(
     path: &'static str,
@@ -12,6 +13,7 @@ const fn events(
     Endpoint {
         verb: Verb::Post,
         path,
+        needs: INGEST,
         name,
         summary,
         parameters: &["sync"],

@@ -34,7 +34,7 @@ pub(super) async fn query(asked: &Asked, text: String, parameters: &Parameters) 
         accept: asked.accept(),
         explain: parameters.flag("explain").map_err(bad)?,
         profile: parameters.flag("profile").map_err(bad)?,
-        asker: parameters.asker().map_err(bad)?,
+        asker: asked.asker(parameters)?,
         timed: timeout.is_some(),
     };
     asked
@@ -90,6 +90,10 @@ fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
     let own = service.database.rdf_opened().map_or(0, |live| live.seed());
     let mut options = Options::new(now, moment ^ own);
     options.memory = service.settings.sparql.memory_bytes;
+    let part = service.sparql_memory.part();
+    let most = service.settings.sparql.memory_all_bytes;
+    let grows = |bytes: usize| part.grow(bytes, most);
+    options.grows = &grows;
     options.stop = &stop;
     options.plan = how.explain;
     let services = &service.settings.sparql.services;

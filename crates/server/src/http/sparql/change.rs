@@ -102,7 +102,7 @@ pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters)
         memory: service.settings.sparql.memory_bytes,
         ..How::default()
     };
-    let reader = parameters.asker().map_err(bad)?;
+    let reader = asked.asker(parameters)?;
     how.asker.clone_from(&reader);
     let answer = move |outcome: esker_model::Result<Changed>| {
         drop((turn, under_way));

@@ -4,6 +4,7 @@
 //! where the page came from, and refuses pages that are not allowed.
 
 use crate::http::sparql::said;
+use crate::settings::Sparql;
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
@@ -11,27 +12,17 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 pub(super) enum Origin {
     /// From no page, or from one of this server.
     Own,
-    /// From a page that may.
-    Allowed(HeaderValue),
+    /// From a page that may read answers.
+    Reads(HeaderValue),
+    /// From a page that may read answers and change data.
+    Writes(HeaderValue),
     /// From another one.
     Foreign(HeaderValue),
 }
 
-/// A page of this machine, whatever serves it.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
-    };
-    name == "localhost"
-        || name == "[::1]"
-        || name
-            .parse::<std::net::Ipv4Addr>()
-            .is_ok_and(|a| a.is_loopback())
-}
-
 impl Origin {
-    pub(super) fn of(headers: &HeaderMap, host: &str, allowed: &[String]) -> Self {
+    /// Where a request to that host comes from, as its headers say.
+    pub(super) fn of(headers: &HeaderMap, host: &str, settings: &Sparql) -> Self {
         let Some(origin) = headers.get(header::ORIGIN) else {
             return Self::Own;
         };
@@ -40,21 +31,24 @@ impl Origin {
         if !from.is_empty() && from == host {
             return Self::Own;
         }
-        if is_loopback(from) || allowed.iter().any(|a| a == "*" || a == text) {
-            return Self::Allowed(origin.clone());
+        if settings.write_origins.iter().any(|a| a == text) {
+            return Self::Writes(origin.clone());
+        }
+        if settings.read_origins.iter().any(|a| a == "*" || a == text) {
+            return Self::Reads(origin.clone());
         }
         Self::Foreign(origin.clone())
     }
 
     /// Refuses what changes data to pages that may not.
     pub(super) fn may_write(&self) -> Result<(), Response<Body>> {
-        let Self::Foreign(origin) = self else {
+        let (Self::Foreign(origin) | Self::Reads(origin)) = self else {
             return Ok(());
         };
         Err(said(
             StatusCode::FORBIDDEN,
             &format!(
-                "pages of {} may not change data here; the server's configuration names those that may (sparql.origins)",
+                "pages of {} may not change data here; the server's configuration names those that may (sparql.write_origins)",
                 origin.to_str().unwrap_or("that origin")
             ),
         ))
@@ -64,7 +58,7 @@ impl Origin {
     pub(super) fn sign(&self, headers: &mut HeaderMap) {
         let vary = HeaderValue::from_static("origin, accept");
         headers.append(header::VARY, vary);
-        if let Self::Allowed(origin) = self {
+        if let Self::Reads(origin) | Self::Writes(origin) = self {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             let exposed = HeaderValue::from_static("location, retry-after");
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -81,7 +75,7 @@ impl Origin {
         };
         let to = response.headers_mut();
         to.insert(header::ALLOW, names.clone());
-        if let Self::Allowed(_) = self {
+        if let Self::Reads(_) | Self::Writes(_) = self {
             to.insert(header::ACCESS_CONTROL_ALLOW_METHODS, names);
             let asked = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
             let asked = asked

@@ -2,10 +2,10 @@
 
 /// One file of a form.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
-    pub(super) name: String,
-    pub(super) content_type: String,
-    pub(super) content: &'a [u8],
+pub(crate) struct Part<'a> {
+    pub(crate) name: String,
+    pub(crate) content_type: String,
+    pub(crate) content: &'a [u8],
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
@@ -21,11 +21,21 @@ fn parameter(header: &str, name: &str) -> Option<String> {
     })
 }
 
+/// Longest boundary, in bytes (RFC 2046, section 5.1.1). It is looked for at each byte of a body: a long one that almost occurs there
+/// would take time in proportion to both.
+const BOUNDARY_BYTES_MAX: usize = 70;
+
 /// Cuts a body into its parts.
-pub(super) fn parts<'a>(content_type: &str, body: &'a [u8]) -> Result<Vec<Part<'a>>, String> {
+pub(crate) fn parts<'a>(content_type: &str, body: &'a [u8]) -> Result<Vec<Part<'a>>, String> {
     let boundary = parameter(content_type, "boundary")
         .filter(|b| !b.is_empty())
         .ok_or("the form's content type names no boundary")?;
+    if boundary.len() > BOUNDARY_BYTES_MAX {
+        return Err(format!(
+            "the form's boundary has {} bytes; the most is {BOUNDARY_BYTES_MAX}",
+            boundary.len()
+        ));
+    }
     let line = format!("--{boundary}");
     let inner = format!("\r\n{line}");
     let broken = || "the form ends before its last boundary".to_owned();
@@ -80,5 +90,18 @@ mod tests {
         for cut in 0..body.len() - 4 {
             assert!(parts("multipart/form-data; boundary=x", &body.as_bytes()[..cut]).is_err());
         }
+    }
+
+    /// A boundary of several KiB, as a header can hold it, and a body of almost that boundary again and again: the search took time in
+    /// proportion to the product of both.
+    #[test]
+    fn a_boundary_is_as_long_as_the_standard_says() {
+        let form = |boundary: &str| {
+            let body = format!("--{boundary}\r\n\r\nx\r\n--{boundary}--\r\n");
+            let content_type = format!("multipart/form-data; boundary={boundary}");
+            parts(&content_type, body.as_bytes()).map(|parts| parts.len())
+        };
+        assert_eq!(form(&"b".repeat(70)), Ok(1));
+        assert!(form(&"b".repeat(71)).unwrap_err().contains("71 bytes"));
     }
 }

@@ -1,7 +1,7 @@
 //! The Graph Store Protocol: graphs read, replaced, added to and dropped whole, named by `?graph=IRI`, `?default`, or by
 //! the URL itself.
 
-use super::body::arriving;
+use super::body::{arriving, unpack};
 use super::out::Out;
 use super::{Answered, Asked, accept, bad, form, refused, said, stop};
 use crate::call::Watch;
@@ -13,10 +13,11 @@ use esker::rdf::engine::dictionary::Key;
 use esker::rdf::engine::id::UNBOUND;
 use esker::rdf::engine::parse::{Loaded, Loader};
 use esker::rdf::engine::{self, Dataset, RdfFormat, check_iri, dump};
-use esker::rdf::{Add, Added, Packing, error, unpacked};
+use esker::rdf::{Add, Added, Packing, error};
 use esker_model::Error;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::json;
+use std::cell::Cell;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -81,9 +82,9 @@ async fn get(asked: &Asked, graph: Option<String>) -> Answered {
         .map_err(|message| said(StatusCode::NOT_ACCEPTABLE, &message))?;
     let head_only = asked.method == Method::HEAD;
     let timeout = Asked::timeout(&asked.parameters)?;
-    let asker = asked.parameters.asker().map_err(bad)?;
+    let asker = asked.asker(&asked.parameters)?;
     asked
-        .on_thread(timeout, move |service, watch, mut out| {
+        .move_on_thread(timeout, move |service, watch, mut out| {
             let database = service.database.on_behalf_of(asker.as_ref());
             let data = match database.rdf_snapshot_with(graph.as_deref(), &|| stop(watch)) {
                 // What comes back from a graph can be put again: what is inferred is not a part.
@@ -118,11 +119,11 @@ async fn delete(asked: &Asked, graph: Option<String>) -> Answered {
         instead_of: Some(graph.clone()),
         into: graph.clone(),
         sync: asked.parameters.flag("sync").map_err(bad)?,
-        asker: asked.parameters.asker().map_err(bad)?,
+        asker: asked.asker(&asked.parameters)?,
         ..Add::default()
     };
     asked
-        .on_thread(None, move |service, _, out| {
+        .move_on_thread(None, move |service, _, out| {
             let done = service.database.rdf_live().and_then(|live| live.add(add));
             out.instead(match (done, graph) {
                 (Err(e), _) => refused(&e),
@@ -159,7 +160,7 @@ pub(super) fn unreadable(e: engine::Error, watch: &Watch, service: &Service) -> 
         engine::Error::Data { message, .. } if message.contains("sparql.upload") => said(
             StatusCode::PAYLOAD_TOO_LARGE,
             &format!(
-                "a body may have {} bytes (sparql.upload)",
+                "a body may have {} bytes, also when it is unpacked (sparql.upload): {message}",
                 service.settings.sparql.upload_bytes
             ),
         ),
@@ -174,12 +175,14 @@ fn read(
     base: &str,
     seed: u64,
     watch: &Watch,
+    most: usize,
 ) -> engine::Result<(Dataset, Loaded)> {
+    let left = Cell::new(most as u64);
     let mut loader = Loader::new(Dataset::default(), &format!("f{seed:x}n"), false);
     loader.on_tick(Box::new(|_| stop(watch).is_none()));
     match brought {
         Brought::Document(from, packing, format) => {
-            let mut from = unpacked(from, packing).map_err(|e| engine::Error::Data {
+            let mut from = unpack(from, packing, &left, most).map_err(|e| engine::Error::Data {
                 place: "body".into(),
                 message: e.to_string(),
             })?;
@@ -248,7 +251,7 @@ async fn put(asked: &Asked, graph: Option<String>, body: Body) -> Answered {
         && !asked.parameters.has("graph")
         && !asked.parameters.has("default");
     let sync = asked.parameters.flag("sync").map_err(bad)?;
-    let asker = asked.parameters.asker().map_err(bad)?;
+    let asker = asked.asker(&asked.parameters)?;
     let base = match &graph {
         Some(iri) => iri.clone(),
         None => format!("{}{}", base(asked), asked.uri.path()),
@@ -259,7 +262,8 @@ async fn put(asked: &Asked, graph: Option<String>, body: Body) -> Answered {
             Ok(live) => live,
             Err(e) => return out.instead(refused(&e)),
         };
-        let read = read(brought, into.as_deref(), &base, live.seed(), watch);
+        let most = service.settings.sparql.upload_bytes;
+        let read = read(brought, into.as_deref(), &base, live.seed(), watch, most);
         let (data, loaded) = match read {
             Ok(read) => read,
             Err(e) => return out.instead(unreadable(e, watch, service)),
@@ -296,7 +300,7 @@ async fn put(asked: &Asked, graph: Option<String>, body: Body) -> Answered {
             source.run().await;
         }
     };
-    let (answer, ()) = tokio::join!(asked.on_thread(None, work), arrive);
+    let (answer, ()) = tokio::join!(asked.move_on_thread(None, work), arrive);
     answer
 }
 

@@ -7,7 +7,7 @@
 //!  123 bytes
 //! ```
 
-use super::body::arriving;
+use super::body::{arriving, unpack};
 use super::graphs::{io, unreadable};
 use super::out::Out;
 use super::{Answered, Asked, bad, refused, said, stop};
@@ -19,11 +19,13 @@ use esker::rdf::engine::dictionary::Key;
 use esker::rdf::engine::id::UNBOUND;
 use esker::rdf::engine::parse::{Loaded, Loader};
 use esker::rdf::engine::{Dataset, Inference, RdfFormat, check_iri, dump as write};
-use esker::rdf::{Add, Packing, Rules, unpacked};
+use esker::rdf::{Add, Packing, Rules};
 use esker_model::namespace::Errno;
+use esker_model::object::Asker;
 use esker_model::{Error, ErrorKind};
 use http::{Method, StatusCode};
 use serde_json::{Value as Json, json};
+use std::cell::Cell;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 
@@ -39,7 +41,7 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
         ("checkpoint", &Method::POST) => {
             asked.may_write()?;
             asked
-                .on_thread(None, |service, _, out| {
+                .move_on_thread(None, |service, _, out| {
                     let done = service.database.rdf_live().and_then(|live| {
                         let bytes = live.checkpoint()?;
                         let data = live.snapshot();
@@ -52,12 +54,12 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
         }
         ("drop", &Method::POST) => {
             asked.may_write()?;
-            let asker = asked.parameters.asker().map_err(bad)?;
-            if asker.is_some_and(|a| a.uid != 0) {
+            let asker = asked.asker(&asked.parameters)?;
+            if Asker::limited(asker.as_ref()).is_some() {
                 return Err(refused(&Errno::Access.at("all RDF data").into()));
             }
             asked
-                .on_thread(None, |service, _, out| {
+                .move_on_thread(None, |service, _, out| {
                     let done = service.database.rdf_live().and_then(|live| live.drop_all());
                     tell(out, done.map(|quads| json!({ "dropped": quads })));
                 })
@@ -78,8 +80,20 @@ fn tell(out: Out, done: Result<Json, Error>) {
 }
 
 async fn stats(asked: &Asked) -> Answered {
+    let asker = asked.asker(&asked.parameters)?;
     asked
-        .on_thread(None, |service, _, out| {
+        .move_on_thread(None, move |service, watch, out| {
+            if Asker::limited(asker.as_ref()).is_some() {
+                // Terms and bytes are of what is hidden, too.
+                let database = service.database.on_behalf_of(asker.as_ref());
+                let data = database.rdf_snapshot_with(None, &|| stop(watch));
+                return tell(
+                    out,
+                    data.map(
+                        |data| json!({"quads": data.len(), "named_graphs": data.names().count()}),
+                    ),
+                );
+            }
             let done = service.database.rdf_live().map(|live| {
                 let data = live.snapshot();
                 json!({
@@ -106,7 +120,7 @@ async fn dump(asked: &Asked) -> Answered {
         .map_err(bad)?
         .map(str::to_owned);
     let inferred = asked.parameters.flag("inferred").map_err(bad)?;
-    let asker = asked.parameters.asker().map_err(bad)?;
+    let asker = asked.asker(&asked.parameters)?;
     let (format, content_type, one) = match asked.parameters.one("format").map_err(bad)? {
         None | Some("nq") => (RdfFormat::NQuads, "application/n-quads", false),
         Some("trig") => (RdfFormat::TriG, "application/trig", false),
@@ -119,7 +133,7 @@ async fn dump(asked: &Asked) -> Answered {
         }
     };
     asked
-        .on_thread(None, move |service, watch, mut out| {
+        .move_on_thread(None, move |service, watch, mut out| {
             let database = service.database.on_behalf_of(asker.as_ref());
             let data = match database.rdf_snapshot_with(graph.as_deref(), &|| stop(watch)) {
                 Ok(data) if inferred => data,
@@ -166,7 +180,7 @@ async fn load(asked: &Asked, body: Body) -> Answered {
     }
     let lenient = asked.parameters.flag("lenient").map_err(bad)?;
     let sync = asked.parameters.flag("sync").map_err(bad)?;
-    let asker = asked.parameters.asker().map_err(bad)?;
+    let asker = asked.asker(&asked.parameters)?;
     let infer = match asked.parameters.one("infer").map_err(bad)? {
         None => Rules::AsBefore,
         Some("none") => Rules::Now(None),
@@ -188,7 +202,8 @@ async fn load(asked: &Asked, body: Body) -> Answered {
         let mut loader = Loader::new(Dataset::default(), &prefix, lenient);
         loader.on_tick(Box::new(|_| stop(watch).is_none()));
         let mut from = BufReader::with_capacity(1 << 18, arriving);
-        let read = files(&mut from, &mut loader, graph.as_deref());
+        let most = service.settings.sparql.upload_bytes;
+        let read = files(&mut from, &mut loader, graph.as_deref(), most);
         drop(from);
         let files = match read {
             Ok(files) => files,
@@ -213,7 +228,7 @@ async fn load(asked: &Asked, body: Body) -> Answered {
         });
         tell(out, done);
     };
-    let (answer, ()) = tokio::join!(asked.on_thread(None, work), source.run());
+    let (answer, ()) = tokio::join!(asked.move_on_thread(None, work), source.run());
     answer
 }
 
@@ -246,7 +261,9 @@ fn files(
     from: &mut BufReader<super::body::Arriving>,
     loader: &mut Loader<'_>,
     graph: Option<&str>,
+    most: usize,
 ) -> Result<u64, Wrong> {
+    let left = Cell::new(most as u64);
     let mut count = 0;
     loop {
         let mut line = String::new();
@@ -285,7 +302,7 @@ fn files(
             .ok_or_else(|| expected("`bytes`: how many bytes its content has"))?;
         count += 1;
         let mut content = from.by_ref().take(bytes);
-        let mut unpacked = unpacked(Box::new(&mut content), packing)
+        let mut unpacked = unpack(&mut content, packing, &left, most)
             .map_err(|e| Error::Invalid(format!("`{name}`: {e}")))?;
         let read = loader.read(name, &mut *unpacked, format, graph, text("base"));
         drop(unpacked);

@@ -15,40 +15,36 @@ mod ask;
 mod body;
 mod change;
 mod cors;
-mod form;
+pub(crate) mod form;
 mod graphs;
 mod keep;
 mod out;
 mod parameters;
 
 use super::{failed, status_of};
-use crate::access::Asking;
 use crate::access::table::Needs;
+use crate::access::{Asking, BoundUser};
 use crate::call::Watch;
-use crate::listen::Peer;
 use crate::service::{Service, Turn, UnderWay};
-use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::routing::any;
 use cors::Origin;
 use esker::rdf::engine;
 use esker_access::Role;
 use esker_model::namespace::Errno;
+use esker_model::object::Asker;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel as _, Error};
 use esker_rpc::failure::busy;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use out::Out;
 use parameters::Parameters;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// What is behind a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+pub(super) enum Door {
     Sparql,
     Graphs,
     Keep,
@@ -72,24 +68,6 @@ impl Door {
     }
 }
 
-/// The paths, beside those that there are.
-pub(super) fn routes(router: Router<Arc<Service>>) -> Router<Arc<Service>> {
-    let at = |door: Door| {
-        any(
-            move |State(service): State<Arc<Service>>, request: Request<Body>| {
-                enter(service, request, door)
-            },
-        )
-    };
-    router
-        .route("/sparql", at(Door::Sparql))
-        .route("/sparql/", at(Door::Sparql))
-        .route("/rdf-graphs", at(Door::Graphs))
-        .route("/rdf-graphs/", at(Door::Graphs))
-        .route("/rdf-graphs/{*name}", at(Door::Graphs))
-        .route("/api/v1/rdf/{what}", at(Door::Keep))
-}
-
 /// A request, looked at as far as all doors do.
 struct Asked {
     service: Arc<Service>,
@@ -101,8 +79,9 @@ struct Asked {
     origin: Origin,
     /// What clients call this server.
     host: String,
-    peer: Option<IpAddr>,
     asking: Option<Asking>,
+    /// As whom whoever sends it may ask.
+    bound: BoundUser,
 }
 
 type Answered = Result<Response<Body>, Response<Body>>;
@@ -130,8 +109,17 @@ fn refused(e: &Error) -> Response<Body> {
     said(status, &e.to_string())
 }
 
-async fn enter(service: Arc<Service>, request: Request<Body>, door: Door) -> Response<Body> {
+/// Answers what is asked there.
+pub(super) async fn enter(
+    service: Arc<Service>,
+    request: Request<Body>,
+    door: Door,
+) -> Response<Body> {
     service.metrics.http.add(1);
+    let bound = match super::bound_of(&request) {
+        Ok(bound) => bound,
+        Err(refused) => return refused,
+    };
     let (head, body) = request.into_parts();
     let host = match head.headers.get(header::HOST) {
         Some(host) => host.to_str().unwrap_or_default().to_owned(),
@@ -141,7 +129,7 @@ async fn enter(service: Arc<Service>, request: Request<Body>, door: Door) -> Res
             .map(ToString::to_string)
             .unwrap_or_default(),
     };
-    let origin = Origin::of(&head.headers, &host, &service.settings.sparql.origins);
+    let origin = Origin::of(&head.headers, &host, &service.settings.sparql);
     if head.method == Method::OPTIONS {
         let mut response = origin.preflight(&head.headers, door.methods());
         origin.sign(response.headers_mut());
@@ -149,8 +137,8 @@ async fn enter(service: Arc<Service>, request: Request<Body>, door: Door) -> Res
     }
     let mut asked = Asked {
         method: head.method,
-        peer: head.extensions.get::<Peer>().map(|p| p.0),
         asking: head.extensions.get::<Asking>().cloned(),
+        bound,
         uri: head.uri,
         headers: head.headers,
         parameters: Parameters::default(),
@@ -262,7 +250,16 @@ impl Asked {
         };
         let needs = Needs::Role(Role::Write);
         let admitted = self.service.access.admit(asking, needs, self.uri.path());
-        admitted.map_err(|denied| said(StatusCode::FORBIDDEN, &denied.words))
+        match admitted {
+            Ok(_) => Ok(()),
+            Err(denied) => Err(said(StatusCode::FORBIDDEN, &denied.words)),
+        }
+    }
+
+    /// On whose behalf it is answered, with these parameters.
+    fn asker(&self, parameters: &Parameters) -> Result<Option<Asker>, Response<Body>> {
+        let asker = self.bound.asker(parameters.asker().map_err(bad)?);
+        asker.map_err(|why| said(StatusCode::FORBIDDEN, &why))
     }
 
     fn header(&self, name: header::HeaderName) -> String {
@@ -316,13 +313,17 @@ impl Asked {
     /// One more of this client's requests, unless it has as many as one may.
     fn turn(&self) -> Result<Turn, Response<Body>> {
         let most = self.service.settings.sparql.each;
+        let client = match &self.asking {
+            Some(asking) => asking.client(&self.service.access),
+            None => "nobody".into(),
+        };
         self.service
             .sparql_clients
-            .turn(self.peer, most)
+            .turn(&client, most)
             .ok_or_else(|| {
                 failed(&busy(
                     format!(
-                        "{most} requests of this address are under way, the most that may (sparql.each); try again in 100 ms"
+                        "{most} requests of this client are under way, the most that may (sparql.each); try again in 100 ms"
                     ),
                     100,
                 ))
@@ -346,22 +347,40 @@ impl Asked {
         }
     }
 
+    /// As [`Self::on_thread`], for what moves all data: it takes as long as it takes.
+    async fn move_on_thread(
+        &self,
+        timeout: Option<Duration>,
+        work: impl FnOnce(&Arc<Service>, &Arc<Watch>, Out) + Send + 'static,
+    ) -> Answered {
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        self.until_on_thread(deadline, work).await
+    }
+
     /// Runs something on the threads for queries, which answers as it likes. Whoever goes away is noticed.
     async fn on_thread(
         &self,
         timeout: Option<Duration>,
         work: impl FnOnce(&Arc<Service>, &Arc<Watch>, Out) + Send + 'static,
     ) -> Answered {
+        self.until_on_thread(self.service.deadline(timeout), work)
+            .await
+    }
+
+    async fn until_on_thread(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce(&Arc<Service>, &Arc<Watch>, Out) + Send + 'static,
+    ) -> Answered {
         let turn = self.turn()?;
         let service = Arc::clone(&self.service);
-        let watch = Watch::new(service.deadline(timeout), Arc::clone(&service.cut));
+        let watch = Watch::new(deadline, Arc::clone(&service.cut));
         let mut guard = Abandon(Some(Arc::clone(&watch)));
         let (tell, told) = oneshot::channel();
         let under_way = UnderWay::new(&service.metrics);
-        let out = Out::new(tell, Arc::clone(&watch));
+        let out = Out::new(tell, Arc::clone(&watch), turn);
         let job = Box::new(move || {
             work(&service, &watch, out);
-            drop(turn);
             drop(service);
             drop(under_way);
         });
@@ -418,6 +437,7 @@ fn stopped(watch: &Watch, own: bool) -> Response<Body> {
 fn mistaken(e: &engine::Error, watch: &Watch, own: bool) -> Response<Body> {
     match e {
         engine::Error::Stopped(_) => stopped(watch, own),
+        engine::Error::MemoryOfAll => failed(&busy(format!("{e} (sparql.memory_all)"), 1_000)),
         engine::Error::Corrupt(_) | engine::Error::Full => {
             said(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string())
         }

@@ -3,6 +3,7 @@
 use super::said;
 use crate::call::Watch;
 use crate::limits::STALL_MAX;
+use crate::service::Turn;
 use axum::body::Body;
 use bytes::Bytes;
 use esker_model::Cancel as _;
@@ -28,6 +29,9 @@ pub(super) struct Out {
     head: Option<oneshot::Sender<Response<Body>>>,
     content_type: &'static str,
     held: Vec<u8>,
+    /// That the request counts as one of its client's. It is given back before the answer ends, so that a client which asks one thing after
+    /// the other has one request under way. Fields are dropped in their order: this one before the pieces.
+    turn: Option<Turn>,
     pieces: Option<Pieces>,
     /// All of it was written.
     whole: Arc<AtomicBool>,
@@ -35,11 +39,16 @@ pub(super) struct Out {
 }
 
 impl Out {
-    pub(super) fn new(head: oneshot::Sender<Response<Body>>, watch: Arc<Watch>) -> Self {
+    pub(super) fn new(
+        head: oneshot::Sender<Response<Body>>,
+        watch: Arc<Watch>,
+        turn: Turn,
+    ) -> Self {
         Self {
             head: Some(head),
             content_type: "text/plain; charset=utf-8",
             held: Vec::new(),
+            turn: Some(turn),
             pieces: None,
             whole: Arc::default(),
             watch,
@@ -52,6 +61,7 @@ impl Out {
 
     /// Answers with something else. Nothing was written yet, or what was is cut off.
     pub(super) fn instead(mut self, response: Response<Body>) {
+        self.turn = None;
         if let Some(head) = self.head.take() {
             // Who asked may be gone.
             let _ = head.send(response);
@@ -103,6 +113,7 @@ impl Out {
     /// The end of the answer.
     pub(super) fn finish(mut self) {
         if let Some(head) = self.head.take() {
+            self.turn = None;
             let body = Body::from(std::mem::take(&mut self.held));
             let _ = head.send(self.response(body));
         } else if self.held.is_empty() || self.send().is_ok() {

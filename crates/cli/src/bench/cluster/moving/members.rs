@@ -74,7 +74,7 @@ impl Members {
             .with_context(|| format!("making {}", config.storage.display()))?;
         let etcd = Own::start(&config)?;
         let endpoint = config.etcd_endpoints()?.join(" ");
-        let address = endpoint.trim_start_matches("http://").parse();
+        let address = endpoint.trim_start_matches("https://").parse();
         let address = address.with_context(|| format!("reading etcd's address {endpoint}"))?;
         let mut all = Vec::new();
         for (n, name) in names.iter().enumerate() {
@@ -82,7 +82,13 @@ impl Members {
             if layout.relays {
                 let way = Relay::to(address).context("listening for a server's way to etcd")?;
                 at = folder.join(format!("server-{n}.toml"));
-                let endpoints = format!("endpoints = [\"http://127.0.0.1:{}\"]", way.port());
+                // By the certificates of the etcd behind the relay.
+                let own = config.etcd_folder();
+                let own = own.display();
+                let endpoints = format!(
+                    "endpoints = [\"https://127.0.0.1:{}\"]\nca = \"{own}/ca.pem\"\ncertificate = \"{own}/client.pem\"\nkey = \"{own}/client.key\"",
+                    way.port()
+                );
                 write(&at, &endpoints)?;
                 relay = Some(way);
             }

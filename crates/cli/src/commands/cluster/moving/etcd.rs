@@ -1,6 +1,8 @@
-//! An etcd of the cluster's own, where its file names none: one process on this machine, which only this machine reaches.
+//! An etcd of the cluster's own, where its file names none: one process on this machine, which only its owner reaches: clients and
+//! etcd prove certificates to each other that lie in a folder of the owner's (`certificates`).
 
 use super::super::failed;
+use super::certificates::{own_folder, provide, write};
 use esker_server::ClusterConfig;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -85,15 +87,19 @@ impl Own {
         let folder = config.etcd_folder();
         let program = program()?;
         let doing = || format!("making `{}`", folder.display());
-        std::fs::create_dir_all(&folder).map_err(|e| failed(doing(), e))?;
+        own_folder(&folder)?;
+        provide(&folder)?;
         let url = folder.join("url");
         let ports = match ports(&url) {
             Some(ports) => ports,
             None => [free()?, free()?],
         };
-        std::fs::write(folder.join("ports"), format!("{} {}\n", ports[0], ports[1]))
-            .map_err(|e| failed(doing(), e))?;
-        std::fs::write(&url, format!("http://127.0.0.1:{}\n", ports[0]))
+        write(
+            &folder.join("ports"),
+            &format!("{} {}\n", ports[0], ports[1]),
+        )
+        .map_err(|e| failed(doing(), e))?;
+        write(&url, &format!("https://127.0.0.1:{}\n", ports[0]))
             .map_err(|e| failed(doing(), e))?;
         end_orphan(&folder);
         let child = run(&program, &folder, ports)?;
@@ -111,10 +117,9 @@ impl Own {
 
     /// Its process, for whoever wants to know.
     fn note(&self) -> anyhow::Result<()> {
-        let (file, next) = (self.folder.join("pid"), self.folder.join("pid.next"));
+        let file = self.folder.join("pid");
         // Whoever reads it finds a number in it, the old one or the new one.
-        std::fs::write(&next, format!("{}\n", self.child.id()))
-            .and_then(|()| std::fs::rename(&next, &file))
+        write(&file, &format!("{}\n", self.child.id()))
             .map_err(|e| failed(format!("writing `{}`", file.display()), e))
     }
 
@@ -162,15 +167,34 @@ impl Drop for Own {
 }
 
 fn run(program: &Path, folder: &Path, [client, peer]: [u16; 2]) -> anyhow::Result<Child> {
+    use std::os::unix::fs::OpenOptionsExt as _;
     use std::os::unix::process::CommandExt as _;
-    let at = |port: u16| format!("http://127.0.0.1:{port}");
+    let at = |port: u16| format!("https://127.0.0.1:{port}");
+    let of = |name: &str| folder.join(name);
     let log = folder.join("log");
-    let open = || File::options().create(true).append(true).open(&log);
+    let open = || {
+        let mut options = File::options();
+        options.create(true).append(true).mode(0o600).open(&log)
+    };
     let out = open().map_err(|e| failed(format!("opening `{}`", log.display()), e))?;
     let errors = out.try_clone().map_err(|e| failed("opening a log", e))?;
     Command::new(program)
         .arg("--data-dir")
         .arg(folder.join("data"))
+        // Whoever has no certificate of the folder's is not answered, be it another process or another etcd.
+        .args(["--client-cert-auth", "--peer-client-cert-auth"])
+        .arg("--cert-file")
+        .arg(of("server.pem"))
+        .arg("--key-file")
+        .arg(of("server.key"))
+        .arg("--trusted-ca-file")
+        .arg(of("ca.pem"))
+        .arg("--peer-cert-file")
+        .arg(of("server.pem"))
+        .arg("--peer-key-file")
+        .arg(of("server.key"))
+        .arg("--peer-trusted-ca-file")
+        .arg(of("ca.pem"))
         // What keys were an hour ago nobody asks.
         .args(["--auto-compaction-retention", "1"])
         .args([

@@ -1,6 +1,7 @@
 //! Clusters whose stores move between their servers, as etcd says.
 
 pub(super) mod add;
+mod certificates;
 pub(super) mod down;
 pub(super) mod drain;
 pub(crate) mod etcd;

@@ -41,7 +41,7 @@ pub(in super::super) fn run(
     let file = std::path::absolute(file)
         .map_err(|e| failed(format!("finding `{}`", file.display()), e))?;
     let storage = &config.storage;
-    std::fs::create_dir_all(storage)
+    esker::modes::create_private_all(storage)
         .map_err(|e| failed(format!("making `{}`", storage.display()), e))?;
     let named = config
         .etcd

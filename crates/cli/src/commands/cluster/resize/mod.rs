@@ -34,7 +34,7 @@ struct Done {
 pub(super) fn run(args: &ClusterResizeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let config = ClusterConfig::from_file(&args.file)?;
     let switch = plan(args, &config)?;
-    std::fs::create_dir_all(&config.storage)
+    esker::modes::create_private_all(&config.storage)
         .map_err(|e| failed(format!("making `{}`", config.storage.display()), e))?;
     let _alone = alone(&config)?;
     if let Some(pid) = keeper(&config) {
@@ -166,7 +166,7 @@ fn deal_out(
     // Checkpoints look for room themselves.
     let place = config.checkpoint.as_ref().map(|c| c.live.as_path());
     let place = place.unwrap_or(&config.storage);
-    std::fs::create_dir_all(place)
+    esker::modes::create_private_all(place)
         .map_err(|e| failed(format!("making `{}`", place.display()), e))?;
     check_room(&rows, place)?;
     let made = make(config, switch, &sources, context);

@@ -1,0 +1,119 @@
+//! Whether others can put another folder in the place of a database's: what sshd calls `StrictModes`.
+//!
+//! Whoever may write in a folder may rename what lies in it, whoever owns that; unless the sticky bit is set, as in `/tmp`.
+
+use crate::peer::is_mapped;
+use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// A folder on the way to a path in which others may rename what lies there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weakness {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Who may.
+    pub by: By,
+}
+
+/// Who may rename what lies in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Its group, or everybody.
+    Mode(u32),
+    /// Its owner, who is neither root, nor who runs this process, nor who owns the database.
+    Owner(u32),
+    /// Nobody knows: it cannot be looked at.
+    Unknown,
+}
+
+impl fmt::Display for Weakness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.display();
+        match self.by {
+            By::Mode(mode) => write!(
+                f,
+                "the folder `{folder}` can be written by others (mode {:o}), who can put another folder in the place of what lies in \
+                 it; run `chmod go-w {folder}`, or `chmod +t {folder}`",
+                mode & 0o7777
+            ),
+            By::Owner(user) => write!(
+                f,
+                "the folder `{folder}` belongs to user {user}, who can put another folder in the place of what lies in it"
+            ),
+            By::Unknown => write!(
+                f,
+                "the folder `{folder}` cannot be looked at: whether others can write in it is not known"
+            ),
+        }
+    }
+}
+
+/// The folders on the way to a path, and the path itself if it is a folder, in which others may rename what lies there; the
+/// outermost last. None if there is no such path.
+pub fn strict_modes(path: &Path) -> Vec<Weakness> {
+    let Ok(whole) = std::fs::canonicalize(path) else {
+        return Vec::new();
+    };
+    let owner = std::fs::metadata(&whole).ok().map(|m| m.uid());
+    let own = rustix::process::geteuid().as_raw();
+    let trusted = |user: u32| user == own || user == 0 || Some(user) == owner;
+    let mut all = Vec::new();
+    for folder in whole.ancestors() {
+        let by = match std::fs::metadata(folder) {
+            Ok(m) if !m.is_dir() => continue,
+            Ok(m) if m.mode() & 0o022 != 0 && m.mode() & 0o1000 == 0 => By::Mode(m.mode()),
+            // A user who has no number here, as root has none in some containers, says nothing.
+            Ok(m) if !trusted(m.uid()) && is_mapped(m.uid()) => By::Owner(m.uid()),
+            Ok(_) => continue,
+            Err(_) => By::Unknown,
+        };
+        let folder = folder.to_path_buf();
+        all.push(Weakness { folder, by });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn who_can_replace_a_folder_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (group, lab) = (dir.path().join("abc"), dir.path().join("abc/lab"));
+        std::fs::create_dir_all(&lab).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let within = |path: &Path| -> Vec<Weakness> {
+            let all = strict_modes(path).into_iter();
+            all.filter(|w| w.folder.starts_with(dir.path())).collect()
+        };
+        assert_eq!(within(&lab), []);
+        // The folder of a project, as many machines have them.
+        mode(&group, 0o2775);
+        let found = within(&lab);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].folder, group.canonicalize().unwrap());
+        let said = found[0].to_string();
+        assert!(said.contains("written by others (mode 2775)"), "{said}");
+        // The way there may be a link.
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&lab, &link).unwrap();
+        assert_eq!(within(&link), found);
+        mode(&group, 0o3775);
+        assert_eq!(within(&lab), []);
+        mode(&lab, 0o777);
+        assert_eq!(within(&lab).len(), 1);
+        mode(&lab, 0o700);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&group, Some(1002), None).unwrap();
+            assert_eq!(within(&lab)[0].by, By::Owner(1002));
+            std::os::unix::fs::chown(&lab, Some(1002), None).unwrap();
+            assert_eq!(within(&lab), []);
+        }
+        assert_eq!(strict_modes(&dir.path().join("none")), []);
+    }
+}

@@ -1,0 +1,161 @@
+//! Sessions of the console: what of them others see in lists of processes and in logs, how they are listed and ended.
+
+use crate::serve::{esker, run, text};
+use serde_json::{Value as Json, json};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// What ends a wait that would not end.
+const HANG: Duration = Duration::from_mins(2);
+
+/// A server that was told to open its pages in a browser; the browser is a script that notes what it is given.
+struct Shown {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Shown {
+    fn start(folder: &Path, config: &str) -> Self {
+        let browser = folder.join("bin/xdg-open");
+        fs::create_dir(folder.join("bin")).unwrap();
+        let script = "#!/bin/sh\ntr '\\0' ' ' < /proc/$$/cmdline > \"$HOME/argv.new\"\nmv \"$HOME/argv.new\" \"$HOME/argv\"\n";
+        fs::write(&browser, script).unwrap();
+        fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.join("server.toml"), config).unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let child = esker(folder)
+            .args(["serve", "lab.esker", "--create", "--open"])
+            .args(["--memory", "32MiB", "--config", "server.toml"])
+            .args(["--listen", "127.0.0.1:0", "--port-file", "port"])
+            .env("DISPLAY", ":77")
+            .env("PATH", format!("{}:{path}", folder.join("bin").display()))
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(folder.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            folder: folder.to_path_buf(),
+        }
+    }
+
+    /// The text of a file, once it is there.
+    fn wait(&self, name: &str) -> String {
+        let until = Instant::now() + HANG;
+        loop {
+            match fs::read_to_string(self.folder.join(name)) {
+                Ok(text) if !text.is_empty() => return text,
+                _ => assert!(Instant::now() < until, "no {name}: {}", self.log()),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap()
+    }
+}
+
+/// Other users read what stands in the list of processes, and whoever may reads the journal.
+#[test]
+fn no_ticket_stands_in_a_list_of_processes_or_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = Shown::start(dir.path(), "");
+    let argv = shown.wait("argv");
+    let address = shown.wait("port");
+    assert!(
+        argv.contains(&format!("http://{}/ ", address.trim())),
+        "{argv}"
+    );
+    assert!(!argv.contains("ticket"), "{argv}");
+    assert!(!shown.log().contains("ticket"), "{}", shown.log());
+    drop(shown);
+    // Where the kernel's word does not count, the browser is led by a page of its user's alone.
+    let dir = tempfile::tempdir().unwrap();
+    let shown = Shown::start(dir.path(), "[access]\nloopback = \"off\"\n");
+    let argv = shown.wait("argv");
+    let (_, page) = argv.trim().split_once("file://").unwrap();
+    let mode = fs::metadata(page).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(
+        fs::read_to_string(page)
+            .unwrap()
+            .contains("/#/enter?ticket=")
+    );
+    for seen in [&argv, &shown.log()] {
+        assert!(!seen.contains("ticket="), "{seen}");
+    }
+}
+
+fn ask(at: &str, request: &str, header: &str, body: &str) -> (u16, String, Json) {
+    let mut stream = TcpStream::connect(at).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n{header}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let json = serde_json::from_str(body).unwrap();
+    (status, head.to_owned(), json)
+}
+
+#[test]
+fn sessions_are_listed_and_ended_from_the_folder_and_over_the_network() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = Shown::start(dir.path(), "[access]\nloopback = \"socket\"\n");
+    let at = shown.wait("port").trim().to_owned();
+    let said = |args: &[&str]| {
+        let out = run(dir.path(), args);
+        assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
+        text(&out.stdout)
+    };
+    let token = said(&["grant", "lab.esker", "--token", "--role", "read"]);
+    let bearer = format!("authorization: Bearer {}", token.trim());
+    let until = Instant::now() + HANG;
+    let ticket = loop {
+        let (status, _, made) = ask(&at, "POST /api/v1/session/ticket", &bearer, "");
+        if status == 200 {
+            break made["ticket"].clone();
+        }
+        assert!(Instant::now() < until, "{made}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let enter = json!({ "ticket": ticket }).to_string();
+    let (status, head, _) = ask(&at, "POST /api/v1/session", "accept: */*", &enter);
+    assert_eq!(status, 200, "{head}");
+    let head = head.to_ascii_lowercase();
+    let cookie = head.split("set-cookie: ").nth(1).unwrap();
+    let cookie = format!("cookie: {}", cookie.split(';').next().unwrap());
+    assert_eq!(ask(&at, "GET /api/v1/stats", &cookie, "").0, 200);
+    let list = said(&["grant", "lab.esker", "--list", "--format", "json"]);
+    let id = list.split("session:").nth(1).unwrap();
+    let id = format!("session:{}", id.get(..12).unwrap());
+    assert!(list.contains("read") && list.contains("console"), "{list}");
+    said(&["revoke", "lab.esker", "--key", &id]);
+    assert_eq!(ask(&at, "GET /api/v1/stats", &cookie, "").0, 401);
+    let again = run(dir.path(), &["revoke", "lab.esker", "--key", &id]);
+    let again = text(&again.stderr);
+    assert!(again.contains("there is no session"), "{again}");
+    assert!(!said(&["grant", "lab.esker", "--list"]).contains("session:"));
+    drop(shown);
+    let gone = run(dir.path(), &["revoke", "lab.esker", "--key", &id]);
+    let gone = text(&gone.stderr);
+    assert!(gone.contains("sessions end with their server"), "{gone}");
+}

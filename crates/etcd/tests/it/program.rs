@@ -1,0 +1,16 @@
+//! Where tests find etcd: Debian's package, fetched when it is missing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) fn program() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR")
+        .map_or_else(|| root.join("target/ftp-servers"), PathBuf::from);
+    let etcd = folder.join("etcd-server/usr/bin/etcd");
+    if !etcd.exists() {
+        let fetch = root.join("crates/origin/tests/fetch-ftp-servers.sh");
+        assert!(Command::new(fetch).status().unwrap().success());
+    }
+    etcd
+}

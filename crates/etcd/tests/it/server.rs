@@ -1,0 +1,79 @@
+//! A real etcd on loopback, for tests of this crate and of those that use it.
+
+use crate::etcd_program::program;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// An etcd, stopped by its process id.
+pub(crate) struct Etcd {
+    pub(crate) child: Child,
+    pub(crate) url: String,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) ports: [u16; 2],
+}
+
+pub(crate) fn free() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Etcd {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = [free(), free()];
+        let child = Self::run(folder.path(), ports);
+        let url = format!("http://127.0.0.1:{}", ports[0]);
+        let etcd = Self {
+            child,
+            url,
+            folder,
+            ports,
+        };
+        etcd.wait();
+        etcd
+    }
+
+    pub(crate) fn run(folder: &Path, [client, peer]: [u16; 2]) -> Child {
+        let at = |port| format!("http://127.0.0.1:{port}");
+        Command::new(program())
+            .arg("--data-dir")
+            .arg(folder)
+            .args([
+                "--listen-client-urls",
+                &at(client),
+                "--advertise-client-urls",
+                &at(client),
+            ])
+            .args([
+                "--listen-peer-urls",
+                &at(peer),
+                "--initial-advertise-peer-urls",
+                &at(peer),
+            ])
+            .args(["--initial-cluster", &format!("default={}", at(peer))])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    pub(crate) fn wait(&self) {
+        let until = Instant::now() + Duration::from_mins(2);
+        while std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
+            assert!(Instant::now() < until, "etcd does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

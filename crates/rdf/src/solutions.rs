@@ -1,0 +1,189 @@
+//! Results of SPARQL as other endpoints write them: SPARQL 1.1 Query Results JSON and SPARQL Query Results XML, read
+//! within limits.
+
+mod json;
+mod xml;
+
+use oxrdf::{BlankNode, Literal, NamedNode, Term};
+use std::io::Read;
+
+/// Solutions of another endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Solutions {
+    /// Names of the variables.
+    pub names: Vec<String>,
+    /// A row for each solution.
+    pub rows: Vec<Vec<Option<Term>>>,
+}
+
+/// What an endpoint answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Results {
+    /// Solutions of a `SELECT`.
+    Solutions(Solutions),
+    /// The truth that an `ASK` has.
+    Truth(bool),
+}
+
+/// Values that all rows may have together, those that are not there counted as well.
+const VALUES_MAX: usize = 1 << 24;
+
+/// Reads what an endpoint answered, at most so many rows.
+///
+/// # Errors
+/// If the content type is none of results, the text is wrong, or there is more than is taken.
+pub fn read_results(content_type: &str, from: impl Read, most: usize) -> Result<Results, String> {
+    let name = content_type.split(';').next().unwrap_or_default().trim();
+    let is = |known: &[&str]| known.iter().any(|k| k.eq_ignore_ascii_case(name));
+    let mut table = Building::new(most);
+    let truth = if is(&[
+        "application/sparql-results+json",
+        "application/json",
+        "text/json",
+    ]) {
+        json::read(from, &mut table)?
+    } else if is(&[
+        "application/sparql-results+xml",
+        "application/xml",
+        "text/xml",
+    ]) {
+        xml::read(from, &mut table)?
+    } else {
+        return Err(format!(
+            "it answered with `{content_type}`, not with solutions"
+        ));
+    };
+    match truth {
+        Some(truth) => Ok(Results::Truth(truth)),
+        None => Ok(Results::Solutions(table.finish()?)),
+    }
+}
+
+/// Solutions that are read; the names of their variables may come after them.
+#[derive(Debug)]
+struct Building {
+    most: usize,
+    /// Variables as they came, with their values in rows at their places.
+    found: Vec<String>,
+    rows: Vec<Vec<Option<Term>>>,
+    values: usize,
+    /// The variables that the head names.
+    named: Option<Vec<String>>,
+}
+
+impl Building {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            found: Vec::new(),
+            rows: Vec::new(),
+            values: 0,
+            named: None,
+        }
+    }
+
+    fn name(&mut self, name: String) -> Result<(), String> {
+        let named = self.named.get_or_insert_default();
+        if named.contains(&name) {
+            return Err(format!("the variable ?{name} is named twice"));
+        }
+        if named.len() >= 10_000 {
+            return Err("it names more than 10000 variables".into());
+        }
+        named.push(name);
+        Ok(())
+    }
+
+    fn row(&mut self) -> Result<(), String> {
+        if self.rows.len() == self.most {
+            return Err(format!("it gave more than {} solutions", self.most));
+        }
+        self.rows.push(Vec::new());
+        Ok(())
+    }
+
+    /// A value in the last row.
+    fn value(&mut self, name: &str, term: Term) -> Result<(), String> {
+        let at = match self.found.iter().position(|n| n == name) {
+            Some(at) => at,
+            None => {
+                if self.found.len() >= 10_000 {
+                    return Err("it names more than 10000 variables".into());
+                }
+                self.found.push(name.to_owned());
+                self.found.len() - 1
+            }
+        };
+        let row = self
+            .rows
+            .last_mut()
+            .ok_or("a value stands in no solution")?;
+        if row.len() <= at {
+            self.values += at + 1 - row.len();
+            if self.values > VALUES_MAX {
+                return Err(format!("it gave more than {VALUES_MAX} values"));
+            }
+            row.resize(at + 1, None);
+        }
+        let slot = row.get_mut(at).ok_or("a value has no place")?;
+        if slot.replace(term).is_some() {
+            return Err(format!("?{name} has two values in one solution"));
+        }
+        Ok(())
+    }
+
+    /// The solutions, with the variables in the order of the head.
+    fn finish(self) -> Result<Solutions, String> {
+        let names = self.named.ok_or("it names no variables")?;
+        if names.len().saturating_mul(self.rows.len()) > VALUES_MAX {
+            return Err(format!("it gave more than {VALUES_MAX} values"));
+        }
+        let mut places = Vec::with_capacity(self.found.len());
+        for name in &self.found {
+            let place = names.iter().position(|n| n == name);
+            places.push(place.ok_or_else(|| format!("?{name} is not among its variables"))?);
+        }
+        let ordered = |row: Vec<Option<Term>>| {
+            let mut values = vec![None; names.len()];
+            for (value, place) in row.into_iter().zip(&places) {
+                if let Some(slot) = values.get_mut(*place) {
+                    *slot = value;
+                }
+            }
+            values
+        };
+        let rows = self.rows.into_iter().map(ordered).collect();
+        Ok(Solutions { names, rows })
+    }
+}
+
+/// A term by its kind as both formats name it.
+fn term(
+    kind: &str,
+    value: String,
+    language: Option<&str>,
+    datatype: Option<String>,
+) -> Result<Term, String> {
+    let iri = |iri: String| match NamedNode::new(iri.as_str()) {
+        Ok(node) => Ok(node),
+        Err(e) => Err(format!("<{iri}> is no IRI: {e}")),
+    };
+    Ok(match (kind, language, datatype) {
+        ("uri", ..) => iri(value)?.into(),
+        ("bnode", ..) => match BlankNode::new(value.as_str()) {
+            Ok(node) => node.into(),
+            Err(_) => return Err(format!("`{value}` is no label of a blank node")),
+        },
+        ("literal" | "typed-literal", Some(language), _) => {
+            match Literal::new_language_tagged_literal(value, language) {
+                Ok(literal) => literal.into(),
+                Err(e) => return Err(format!("the language `{language}` is wrong: {e}")),
+            }
+        }
+        ("literal" | "typed-literal", None, Some(datatype)) => {
+            Literal::new_typed_literal(value, iri(datatype)?).into()
+        }
+        ("literal" | "typed-literal", None, None) => Literal::new_simple_literal(value).into(),
+        _ => return Err(format!("`{kind}` is no kind of term")),
+    })
+}

@@ -1,0 +1,145 @@
+//! Whoever shows a token that is bound to a user is answered as that user, over HTTP and gRPC, or not at all. That the answers are those of the
+//! user, `visibility` shows.
+
+use crate::common::{Served, filled, http_by_token, settings};
+use esker_access::token::Opens;
+use esker_access::{Role, grants};
+use esker_rpc::proto;
+use esker_rpc::proto::esker_client::EskerClient;
+use esker_server::Settings;
+use esker_server::settings::{AccessSettings, Loopback};
+use serde_json::Value as Json;
+use std::time::Duration;
+use tonic::transport::Endpoint;
+use tonic::{Code, Request, Status};
+
+fn served() -> (Served, String) {
+    let served = Served::start(settings());
+    drop(filled(&served));
+    let token = token(&served);
+    (served, token)
+}
+
+fn token(served: &Served) -> String {
+    let opens = Opens::new(Role::Read, Some("1001:100,7")).unwrap();
+    let token = grants::make_token(&served.folder(), &opens, 3_600, "portal").unwrap();
+    while http_by_token(
+        served.server.address(),
+        ("GET", "/api/v1/schema", ""),
+        &token,
+    )
+    .0 != 200
+    {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    token
+}
+
+#[test]
+fn another_user_is_refused_and_so_is_what_is_nobody_s_alone() {
+    let (served, token) = served();
+    let get = |path: &str| {
+        let (status, _, body) = http_by_token(served.server.address(), ("GET", path, ""), &token);
+        (status, body)
+    };
+    for path in [
+        "/metrics",
+        "/api/v1/site",
+        "/api/v1/sessions",
+        "/api/v1/stats?uid=0",
+        "/api/v1/tags?uid=1002&gids=100",
+        "/api/v1/find?uid=0",
+        "/api/v1/events?uid=0",
+        "/sparql?uid=0&query=ASK%20%7B%7D",
+        "/rdf-graphs?default&uid=0",
+    ] {
+        let (status, body) = get(path);
+        assert_eq!(status, 403, "{path}: {body}");
+        assert!(
+            body.contains("bound to user 1001") || path == "/api/v1/sessions",
+            "{path}: {body}"
+        );
+    }
+    let post = |path: &str, body: &str| {
+        http_by_token(served.server.address(), ("POST", path, body), &token).0
+    };
+    assert_eq!(post("/api/v1/find", r#"{"filter":"","uid":0}"#), 403);
+    assert_eq!(
+        post("/api/v1/find", r#"{"filter":"","uid":1001,"gids":[0]}"#),
+        200
+    );
+    assert_eq!(post("/api/v1/objects", r#"{"name":"x"}"#), 403);
+    assert_eq!(post("/api/v1/tag", r#"{"filter":"","set":{"x":1}}"#), 403);
+    // A session that begins with the token is bound as the token is.
+    let (status, _, made) = http_by_token(
+        served.server.address(),
+        ("POST", "/api/v1/session/ticket", ""),
+        &token,
+    );
+    assert_eq!(status, 200, "{made}");
+    let made: Json = serde_json::from_str(&made).unwrap();
+    let body = serde_json::json!({ "ticket": made["ticket"] }).to_string();
+    let (status, head, body) = served.http("POST", "/api/v1/session", &body);
+    assert_eq!(status, 200, "{body}");
+    assert!(head.contains("esker_session"), "{head}");
+    let sessions = served.json("GET", "/api/v1/sessions", "").1;
+    assert_eq!(sessions["sessions"][0]["user"], "1001:100,7", "{sessions}");
+}
+
+#[test]
+fn calls_are_answered_as_the_user_s() {
+    let served = Served::start(Settings {
+        access: AccessSettings {
+            loopback: Loopback::Off,
+            ..AccessSettings::default()
+        },
+        ..settings()
+    });
+    let token = token(&served);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let codes = runtime.block_on(async {
+        let at = format!("http://{}", served.server.address());
+        let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
+        let bearer = format!("Bearer {token}").parse().unwrap();
+        let show = move |mut request: Request<()>| -> Result<Request<()>, Status> {
+            let bearer: &tonic::metadata::MetadataValue<_> = &bearer;
+            request
+                .metadata_mut()
+                .insert("authorization", bearer.clone());
+            Ok(request)
+        };
+        let mut client = EskerClient::with_interceptor(channel, show);
+        client.ping(proto::PingRequest {}).await.unwrap();
+        client
+            .counts(proto::CountsRequest::default())
+            .await
+            .unwrap();
+        let other = proto::TagsRequest {
+            asker: Some(proto::Asker::default()),
+        };
+        let codes = [
+            client
+                .stats(proto::StatsRequest::default())
+                .await
+                .map(|_| ()),
+            client
+                .space(proto::SpaceRequest::default())
+                .await
+                .map(|_| ()),
+            client
+                .look_file(proto::LookFileRequest::default())
+                .await
+                .map(|_| ()),
+            client
+                .apply(proto::ApplyRequest::default())
+                .await
+                .map(|_| ()),
+            client.tags(other).await.map(|_| ()),
+        ];
+        codes.map(|answer| answer.map_err(|status| status.code()))
+    });
+    assert_eq!(codes, [Err(Code::PermissionDenied); 5]);
+}

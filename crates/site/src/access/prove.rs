@@ -1,0 +1,158 @@
+//! How a client proves a key of SSH on its connection: `esker.v1.Access/Prove`, and the same messages over plain HTTP.
+
+use super::{Access, Asking, Denied};
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use esker_access::{PublicKey, fingerprint, proof};
+use esker_rpc::proto;
+use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
+use http::{Request as HttpRequest, StatusCode, header};
+use prost::Message as _;
+use std::sync::Arc;
+use tonic::{Request, Response as Reply, Status, async_trait};
+
+/// Keys that a client shows at once.
+const KEYS_MAX: usize = 64;
+/// Bytes of a message.
+const BYTES_MAX: usize = 256 << 10;
+
+impl Access {
+    /// Says which of the keys that are shown have rights, and takes a proof.
+    fn prove(
+        &self,
+        asking: &Asking,
+        request: &proto::ProveRequest,
+    ) -> Result<proto::ProveReply, Denied> {
+        let caller = asking.caller();
+        let Some(keys) = &self.keys else {
+            return Err(self.nobody(asking, false));
+        };
+        let mut reply = proto::ProveReply::default();
+        for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
+            // A kind that is not known here has no rights here.
+            let Ok(key) = PublicKey::from_openssh(text.trim()) else {
+                continue;
+            };
+            if keys.rights.of_key(key.key_data(), caller.ip()).is_ok() {
+                reply.usable.push(u32::try_from(i).unwrap_or(u32::MAX));
+            }
+        }
+        if request.proof.is_empty() {
+            if reply.usable.is_empty() && !request.keys.is_empty() {
+                return Err(Denied::known(
+                    "none of the keys that are shown has rights here",
+                ));
+            }
+            return Ok(reply);
+        }
+        let exporter = caller.exporter.as_ref().ok_or_else(|| {
+            Denied::unknown("a proof is bound to a connection by TLS 1.3, and this one has none")
+        })?;
+        let key = proof::check(&request.proof, exporter)
+            .map_err(|why| Denied::unknown(format!("the proof is refused: {why}")))?;
+        match keys.rights.of_key(&key, caller.ip()) {
+            Ok(granted) => {
+                tracing::info!(peer = %caller.ip(), key = fingerprint(&key), "a key was proved");
+                *caller.proven() = Some(key);
+                granted.role.name().clone_into(&mut reply.role);
+                reply.comment = granted.comment;
+                Ok(reply)
+            }
+            Err(refused) => Err(Denied::known(format!(
+                "key {}: {}",
+                fingerprint(&key),
+                refused.told()
+            ))),
+        }
+    }
+}
+
+/// The generated service over a tier's rights.
+pub(crate) fn service(access: &Arc<Access>) -> AccessServer<Proving> {
+    AccessServer::new(Proving(access.clone())).max_decoding_message_size(BYTES_MAX)
+}
+
+/// Answers `esker.v1.Access/Prove`; rights to a tier are given in files alone.
+pub(crate) struct Proving(Arc<Access>);
+
+fn asking<T>(request: &Request<T>) -> Result<Asking, Status> {
+    let asking = request.extensions().get::<Asking>().cloned();
+    asking.ok_or_else(|| Status::internal("it is not known who asks"))
+}
+
+fn in_files() -> Status {
+    Status::unimplemented("rights to a tier are given in the files of its `access.folder`")
+}
+
+#[async_trait]
+impl Calls for Proving {
+    async fn prove(
+        &self,
+        request: Request<proto::ProveRequest>,
+    ) -> Result<Reply<proto::ProveReply>, Status> {
+        let asking = asking(&request)?;
+        let proved = self.0.prove(&asking, request.get_ref());
+        proved.map(Reply::new).map_err(Denied::status)
+    }
+
+    async fn grant(
+        &self,
+        _: Request<proto::GrantRequest>,
+    ) -> Result<Reply<proto::GrantReply>, Status> {
+        Err(in_files())
+    }
+
+    async fn revoke(
+        &self,
+        _: Request<proto::RevokeRequest>,
+    ) -> Result<Reply<proto::RevokeReply>, Status> {
+        Err(in_files())
+    }
+
+    async fn grants(
+        &self,
+        _: Request<proto::GrantsRequest>,
+    ) -> Result<Reply<proto::GrantsReply>, Status> {
+        Err(in_files())
+    }
+
+    async fn token(
+        &self,
+        _: Request<proto::TokenRequest>,
+    ) -> Result<Reply<proto::TokenReply>, Status> {
+        Err(in_files())
+    }
+}
+
+fn said(status: StatusCode, text: &str) -> Response {
+    let built = Response::builder()
+        .status(status)
+        .body(Body::from(format!("{text}\n")));
+    built.unwrap_or_default()
+}
+
+/// The same over plain HTTP: the messages are bodies.
+pub(crate) async fn by_http(access: Arc<Access>, request: HttpRequest<Body>) -> Response {
+    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
+        return said(StatusCode::FORBIDDEN, "it is not known who asks");
+    };
+    let body = axum::body::to_bytes(request.into_body(), BYTES_MAX).await;
+    let asked = body
+        .ok()
+        .and_then(|b: Bytes| proto::ProveRequest::decode(b).ok());
+    let Some(asked) = asked else {
+        return said(
+            StatusCode::BAD_REQUEST,
+            "expected a message esker.v1.ProveRequest",
+        );
+    };
+    match access.prove(&asking, &asked) {
+        Ok(reply) => {
+            let built = Response::builder()
+                .header(header::CONTENT_TYPE, "application/x-protobuf")
+                .body(Body::from(reply.encode_to_vec()));
+            built.unwrap_or_default()
+        }
+        Err(denied) => said(denied.code(), &denied.words),
+    }
+}

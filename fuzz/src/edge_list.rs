@@ -1,0 +1,27 @@
+//! A list of edges is read or refused, as text and in binary; what is read comes back from its bytes.
+
+// The command has no library; this file of it stands on its own.
+#[path = "../../crates/cli/src/bench/placement/edge_list.rs"]
+mod read;
+
+use read::{EdgeListError, binary, read_binary, read_text};
+
+pub(crate) fn check(bytes: &[u8]) {
+    match read_binary(bytes) {
+        Ok(edges) => assert_eq!(written(&edges), bytes),
+        Err(EdgeListError::Byte(at, _)) => assert!(at < bytes.len() as u64),
+        Err(error) => assert!(bytes.is_empty(), "{error}"),
+    }
+    match read_text(bytes) {
+        Ok(edges) => {
+            let lines = edges.iter().map(|(s, d)| format!("{s}\t{d}\n"));
+            let text = lines.collect::<Vec<_>>().concat();
+            assert_eq!(read_text(text.as_bytes()).ok(), Some(edges));
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+fn written(edges: &[(u32, u32)]) -> Vec<u8> {
+    edges.iter().flat_map(|edge| binary(*edge)).collect()
+}

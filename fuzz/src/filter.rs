@@ -1,0 +1,42 @@
+//! A filter is read or refused at a place inside the text; what is read is written and read back, and what it holds of does
+//! not depend on how it is asked.
+
+use esker_model::filter::{Expr, Prepared};
+use esker_model::{Properties, Value};
+
+const NOW: i64 = 1_774_958_400_000_000_000;
+
+pub(crate) fn check(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match Expr::parse(&text, Some(NOW)) {
+        Ok(expr) => {
+            let written = expr.to_string();
+            let again = match Expr::parse_canonical(&written) {
+                Ok(again) => again,
+                Err(error) => panic!("{}", error.render(&written)),
+            };
+            // NaN equals nothing, itself included: so the texts are compared.
+            assert_eq!(again.to_string(), written);
+            let mut fields = Properties::new();
+            let values = [
+                Value::Null,
+                Value::I64(1),
+                Value::from("run"),
+                Value::Timestamp(NOW),
+                Value::List(vec![Value::from("run")]),
+            ];
+            for (name, value) in expr.names().into_iter().zip(values.into_iter().cycle()) {
+                fields.set(name, value);
+            }
+            let holds = expr.holds(&fields);
+            assert_eq!(Prepared::new(&expr).holds(&fields), holds, "{written}");
+            assert_eq!(again.holds(&fields), holds, "{written}");
+            assert_eq!(expr.negated().holds(&fields), !holds, "{written}");
+        }
+        Err(error) => {
+            assert!(text.is_char_boundary(error.at) && error.at + error.len <= text.len());
+            assert_eq!(error.render(&text).lines().count(), 4);
+            assert!(!error.to_string().contains('\n'));
+        }
+    }
+}

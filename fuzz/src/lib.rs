@@ -1,0 +1,129 @@
+//! Fuzz targets: functions that take any bytes and hold a parser to what it promises. `README.md` says what each asks.
+//!
+//! They are one library, so that libFuzzer drives all of them in one program, and a plain test asks each of its seeds.
+
+mod access;
+mod checkpoint_file;
+mod cluster_part;
+mod darshan_log;
+mod edge_list;
+mod filter;
+mod ftp_listing;
+mod ftp_reply;
+mod key_decode;
+mod multipart_form;
+mod openlineage_events;
+mod owner_request;
+mod prov_document;
+mod rdf;
+mod record_decode;
+mod rpc_answer;
+mod rpc_request;
+mod schema_decode;
+mod split_state;
+mod spool_file;
+mod tier_frame;
+mod trace;
+mod traversal_parse;
+mod worker_frame;
+
+#[path = "../../crates/rdf/tests/it/any.rs"]
+mod any;
+
+/// What takes any bytes and panics if what must hold does not.
+pub type Check = fn(&[u8]);
+
+/// All targets by name.
+pub const TARGETS: [(&str, Check); 33] = [
+    ("access_tokens", access::access_tokens),
+    ("authorized_keys", access::authorized_keys),
+    ("checkpoint_file", checkpoint_file::check),
+    ("cluster_part", cluster_part::check),
+    ("darshan_log", darshan_log::check),
+    ("edge_list", edge_list::check),
+    ("filter", filter::check),
+    ("ftp_listing", ftp_listing::check),
+    ("ftp_reply", ftp_reply::check),
+    ("key_decode", key_decode::check),
+    ("key_proof", access::key_proof),
+    ("known_hosts", access::known_hosts),
+    ("multipart_form", multipart_form::check),
+    ("openlineage_events", openlineage_events::check),
+    ("owner_request", owner_request::check),
+    ("prov_document", prov_document::check),
+    ("rdf_document", rdf::document),
+    ("rdf_image", rdf::image),
+    ("rdf_lines", rdf::lines),
+    ("rdf_record", rdf::record),
+    ("record_decode", record_decode::check),
+    ("rpc_answer", rpc_answer::check),
+    ("rpc_request", rpc_request::check),
+    ("schema_decode", schema_decode::check),
+    ("sparql", rdf::sparql),
+    ("split_state", split_state::check),
+    ("spool_file", spool_file::check),
+    ("tier_frame", tier_frame::check),
+    ("trace_hdfs", trace::hdfs),
+    ("trace_ndjson", trace::ndjson),
+    ("trace_strace", trace::strace),
+    ("traversal_parse", traversal_parse::check),
+    ("worker_frame", worker_frame::check),
+];
+
+/// The target of that name.
+pub fn find(name: &str) -> Option<Check> {
+    let found = TARGETS.iter().find(|(own, _)| *own == name);
+    found.map(|(_, check)| *check)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn folder(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    }
+
+    fn names(path: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(path).expect("a folder");
+        let name = |e: std::io::Result<fs::DirEntry>| e.expect("an entry").file_name();
+        let text = |name: std::ffi::OsString| name.into_string().expect("a name");
+        entries.map(|e| text(name(e))).collect()
+    }
+
+    #[test]
+    fn what_must_hold_holds_of_all_seeds() {
+        let seeds = folder("seeds");
+        for (target, check) in TARGETS {
+            for seed in names(&seeds.join(target)) {
+                let bytes = fs::read(seeds.join(target).join(&seed)).expect("a seed");
+                // What panics is told with its thread's name.
+                let thread = std::thread::Builder::new().name(format!("{target} {seed}"));
+                let asked = thread.spawn(move || check(&bytes)).expect("a thread");
+                asked.join().expect("what must hold holds");
+            }
+            check(b"");
+        }
+    }
+
+    #[test]
+    fn each_target_has_seeds_and_a_line_of_what_must_hold() {
+        let all: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(names(&folder("seeds")), all);
+        let readme = fs::read_to_string(folder("README.md")).expect("README.md");
+        let rows = readme.lines().filter(|line| line.starts_with("| `"));
+        let told: BTreeSet<String> = rows
+            .filter_map(|row| row.split('|').nth(1))
+            .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(told, all);
+        for dictionary in names(&folder("dictionaries")) {
+            let target = dictionary.strip_suffix(".dict").unwrap_or_default();
+            assert!(all.contains(target), "{dictionary}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What another process sends on the owner's socket.
+
+pub(crate) fn check(bytes: &[u8]) {
+    esker::on_the_socket(bytes);
+}

@@ -1,0 +1,35 @@
+//! Documents of PROV in any encoding: read, or refused with what is wrong; what is read is written and read back.
+
+use esker_import::prov::{Document, Encoding, read, write};
+
+fn bare(mut document: Document) -> Document {
+    document.prefixes.clear();
+    document.left_out = 0;
+    document
+}
+
+pub(crate) fn check(bytes: &[u8]) {
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let Ok(text) = std::str::from_utf8(rest) else {
+        return;
+    };
+    let encoding = match first % 6 {
+        0 => Encoding::Provn,
+        1 => Encoding::Json,
+        2 => Encoding::Xml,
+        3 => Encoding::Turtle,
+        4 => Encoding::NTriples,
+        _ => Encoding::JsonLd,
+    };
+    match read(text, encoding) {
+        Err(e) => assert!(!e.what.is_empty()),
+        Ok(document) => {
+            let document = bare(document);
+            let json = write(&document, Encoding::Json).expect("PROV-JSON can say everything");
+            let back = read(&json, Encoding::Json).map(bare);
+            assert_eq!(back.as_ref(), Ok(&document), "{json}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A line of a trace: read, or refused with what was expected; whole traces, too; what is read is written and read back.
+
+use esker_site_cache::trace::{Format, Traces, check_line};
+
+pub(crate) fn hdfs(bytes: &[u8]) {
+    check(Format::Hdfs, bytes);
+}
+
+pub(crate) fn ndjson(bytes: &[u8]) {
+    check(Format::Ndjson, bytes);
+}
+
+pub(crate) fn strace(bytes: &[u8]) {
+    check(Format::Strace, bytes);
+}
+
+fn check(format: Format, bytes: &[u8]) {
+    if let Err(message) = check_line(format, bytes) {
+        assert!(!message.is_empty());
+    }
+    let mut traces = Traces::new();
+    let read = traces.read(bytes, Some(format), true, Some(b"/work"));
+    let Ok(Ok(trace)) = read else {
+        panic!("a lenient reader passes over broken lines");
+    };
+    assert!(trace.events.is_sorted_by_key(|event| event.t));
+    // What was read is written, and read again as it was.
+    let mut text = String::new();
+    for event in &trace.events {
+        traces.write(event, &mut text);
+    }
+    let again = Traces::new().read(text.as_bytes(), Some(Format::Ndjson), true, None);
+    let Ok(Ok(again)) = again else {
+        panic!("what is written is a trace");
+    };
+    // Bytes that are no text grow when they are written, and a name may be too long then.
+    assert!(again.events.len() == trace.events.len() || text.len() > 4096);
+}
