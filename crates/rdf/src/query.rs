@@ -1,7 +1,7 @@
 //! Queries: from their text to their answer.
 
 use crate::error::Result;
-use crate::exec::{Context, Options, Table, Var, Want, eval, explain};
+use crate::exec::{Context, Options, Table, Var, Want, by_term, eval, explain, sort_triples};
 use crate::id::{Id, UNBOUND};
 use crate::plan::{Node, Pos, Translator, Triple};
 use crate::quads::{Dataset, Graph};
@@ -171,6 +171,11 @@ pub fn answer<'a>(
                 vars: vars.clone(),
                 ..Want::default()
             };
+            let node = if ctx.is_view() {
+                node.by_terms()
+            } else {
+                node
+            };
             let table = solved(&ctx, &node, &want)?.project(&vars);
             let bare = |n: &String| n.trim_start_matches('?').to_owned();
             Found::Solutions(shown.iter().map(bare).collect(), table)
@@ -214,6 +219,14 @@ pub fn answer<'a>(
                 distinct: blanks.is_empty() && !has_slice(&node),
                 ..Want::default()
             };
+            let node = match node {
+                node if ctx.is_view() && !node.is_ordered() => Node::OrderBy {
+                    inner: Box::new(node),
+                    by: Vec::new(),
+                    ties: want.vars.clone(),
+                },
+                node => node,
+            };
             let table = solved(&ctx, &node, &want)?;
             Found::Triples(construct(&ctx, &table, &triples, &blanks)?)
         }
@@ -229,7 +242,11 @@ pub fn answer<'a>(
                     ..Want::default()
                 },
             )?;
-            Found::Triples(describe(&ctx, &table)?)
+            let mut list = describe(&ctx, &table)?;
+            if ctx.is_view() {
+                sort_triples(&ctx, &mut list)?;
+            }
+            Found::Triples(list)
         }
     };
     if let Some(error) = ctx.failed.borrow_mut().take() {
@@ -291,7 +308,7 @@ impl Context<'_> {
                 .data
                 .dictionary
                 .find(&crate::dictionary::Key::Iri(iri))?;
-            if self.options.hidden.contains(&id) {
+            if self.options.hides(id) {
                 return None;
             }
             Some((id, self.data.graph(id)?.clone()))
@@ -299,7 +316,10 @@ impl Context<'_> {
         let mut parts: Vec<(Id, Arc<Graph>)> = default.iter().filter_map(find).collect();
         parts.sort_by_key(|(id, _)| *id);
         parts.dedup_by_key(|(id, _)| *id);
-        let named: Vec<(Id, Arc<Graph>)> = named.iter().filter_map(find).collect();
+        let mut named: Vec<(Id, Arc<Graph>)> = named.iter().filter_map(find).collect();
+        if self.is_view() {
+            named.sort_by(|(a, _), (b, _)| by_term(self, *a, *b));
+        }
         let whole = match &*parts {
             [] => Arc::default(),
             [(_, graph)] => graph.clone(),

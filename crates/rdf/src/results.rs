@@ -5,8 +5,10 @@ use crate::exec::Context;
 use crate::exec::parallel::portions;
 use crate::format::{RdfFormat, Writing};
 use crate::id::{Id, UNBOUND, XSD};
+use crate::quads::{Dataset, Quad};
 use crate::query::{Answer, Found};
 use crate::xml::escape;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -388,7 +390,7 @@ fn in_order(
 
 /// Writes all quads, or those of one graph (0: the default one).
 pub fn dump(
-    data: &crate::Dataset,
+    data: &Dataset,
     graph: Option<Id>,
     format: RdfFormat,
     to: &mut dyn Write,
@@ -401,7 +403,13 @@ pub fn dump(
         Term::Literal(_) => None,
     };
     let term = |id: Id| data.dictionary.term(id);
-    for q in data.quads().filter(|q| graph.is_none_or(|g| q.g == g)) {
+    let quads = data.quads().filter(|q| graph.is_none_or(|g| q.g == g));
+    let quads: Box<dyn Iterator<Item = Quad>> = if data.is_view() {
+        Box::new(by_terms(data, quads.collect()).into_iter())
+    } else {
+        Box::new(quads)
+    };
+    for q in quads {
         let parts = (term(q.s).and_then(node), term(q.p), term(q.o));
         let (Some(s), Some(Term::NamedNode(p)), Some(o)) = parts else {
             return Err(io::Error::other(
@@ -417,6 +425,24 @@ pub fn dump(
     }
     writer.finish()?;
     Ok(())
+}
+
+/// Quads in the order of their terms: graphs, then subjects, then predicates, then objects.
+fn by_terms(data: &Dataset, mut quads: Vec<Quad>) -> Vec<Quad> {
+    let mut terms: Vec<Id> = quads.iter().flat_map(|q| [q.g, q.s, q.p, q.o]).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    terms.sort_by(|a, b| {
+        match (data.dictionary.parts(*a), data.dictionary.parts(*b)) {
+            (Some(a), Some(b)) => a.order(&b),
+            // The default graph.
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        }
+    });
+    let ranks: HashMap<Id, u32> = terms.into_iter().zip(0..).collect();
+    let rank = |id: Id| ranks.get(&id).copied().unwrap_or_default();
+    quads.sort_by_cached_key(|q| (rank(q.g), rank(q.s), rank(q.p), rank(q.o)));
+    quads
 }
 
 /// A term as in Turtle, on one line.

@@ -22,7 +22,7 @@ use super::log::{self, BulkTag, Entries};
 use super::merge::{Mixed, key_of, objects_within};
 use super::table::Table as Columns;
 use esker_model::codec::Reader;
-use esker_model::object::{ObjectId, object_type, prefix_of};
+use esker_model::object::{ObjectId, object_type};
 use esker_model::value::ValueView;
 use esker_model::{Error, Flow, Result, Schema, Version, VertexId, VertexTypeId};
 use esker_store::{
@@ -239,7 +239,7 @@ impl ObjectStore {
 
     /// The number of a new object with an identity of that hash, not before that time; or, with `check`, of the
     /// object that has it.
-    pub(crate) fn next_id_of(
+    pub(crate) fn new_id_of(
         &self,
         hash: &[u8; 16],
         millis: u64,
@@ -248,7 +248,7 @@ impl ObjectStore {
         let columns = &mut self.state_mut().columns;
         match columns.with_identity(hash).filter(|_| check) {
             Some(slot) => Err(columns.id(slot)),
-            None => Ok(columns.next_id(prefix_of(hash), millis)),
+            None => Ok(columns.new_id(hash, millis)),
         }
     }
 

@@ -6,7 +6,7 @@ mod fill;
 use super::column::Column;
 use super::shapes::{ShapeId, Shapes};
 use esker_model::codec::{DecodeError, put_bytes, put_u16, put_u64, put_varint};
-use esker_model::object::{ObjectId, Prefix};
+use esker_model::object::{ObjectId, prefix_of};
 use esker_model::record::VertexView;
 use esker_model::value::ValueView;
 use esker_model::{Version, VertexTypeId};
@@ -35,8 +35,10 @@ pub(super) struct Table {
     predefined: HashMap<Box<str>, u32, FixedState>,
     tags: HashMap<Box<str>, u32, FixedState>,
     shapes: Shapes,
-    /// The last sequence number given, by prefix; empty before the first.
-    sequences: Vec<u64>,
+    /// Numbers that were given in the newest window of time to objects that are not in the table yet.
+    given: HashSet<ObjectId, FixedState>,
+    /// That window.
+    window: u64,
     /// Names that searches must not build an index on.
     pub(super) unindexed: HashSet<Box<str>, FixedState>,
     /// So many values are worth an index.
@@ -88,7 +90,8 @@ impl Table {
             predefined: HashMap::default(),
             tags: HashMap::default(),
             shapes: Shapes::default(),
-            sequences: Vec::new(),
+            given: HashSet::default(),
+            window: 0,
             unindexed: HashSet::default(),
             index_least,
             scratch: Vec::new(),
@@ -168,18 +171,24 @@ impl Table {
         changed
     }
 
-    /// The next number of an object with that prefix, not before that time.
-    pub(super) fn next_id(&mut self, prefix: Prefix, millis: u64) -> ObjectId {
-        if self.sequences.is_empty() {
-            self.sequences = vec![0; Prefix::COUNT];
-            for id in &self.ids {
-                let last = &mut self.sequences[usize::from(id.prefix().0)];
-                *last = (*last).max(id.sequence());
-            }
+    /// The number of a new object with an identity of that hash, not before that time. It follows from the time and the hash
+    /// alone, so that it does not tell how many objects there are that its reader may not see. Only where 35 bits of the hash
+    /// and the window of time are those of another object, it is the next one that is free.
+    pub(super) fn new_id(&mut self, hash: &[u8; 16], millis: u64) -> ObjectId {
+        let window = millis.saturating_sub(EPOCH_MILLIS) / WINDOW_MILLIS;
+        if window > self.window {
+            self.window = window;
+            self.given.clear();
         }
-        let last = &mut self.sequences[usize::from(prefix.0) % Prefix::COUNT];
-        *last = (*last + 1).max(millis.saturating_sub(EPOCH_MILLIS) * SEQUENCES_A_MILLI);
-        ObjectId::new(prefix, *last)
+        let from_hash = u64::from(u32::from_be_bytes([0, hash[2], hash[3], hash[4]])) >> 4;
+        let mut sequence = self.window << WINDOW_BITS | from_hash;
+        loop {
+            let id = ObjectId::new(prefix_of(hash), sequence);
+            if self.slot_of(id).is_none() && self.given.insert(id) {
+                return id;
+            }
+            sequence += 1;
+        }
     }
 
     /// What an object is now, as a row of `rows`: appends what `VertexRecord::encode` would.
@@ -318,9 +327,7 @@ impl Table {
         let ids = &self.ids;
         self.by_id
             .insert_unique(mix(id), slot, |s| mix(ids[*s as usize]));
-        if let Some(last) = self.sequences.get_mut(usize::from(id.prefix().0)) {
-            *last = (*last).max(id.sequence());
-        }
+        self.given.remove(&id);
         slot
     }
 
@@ -458,7 +465,7 @@ impl Table {
     pub(super) fn bytes(&self) -> (u64, u64) {
         let slots = self.ids.capacity() * (8 + 16 + 8 + 8 + 8 + 4);
         let maps = (self.by_id.capacity() + self.by_identity.capacity()) * 5 * 8 / 7;
-        let own = (slots + maps + self.sequences.capacity() * 8) as u64
+        let own = (slots + maps + self.given.capacity() * 8) as u64
             + self.shapes.bytes()
             + self.live.serialized_size() as u64;
         let columns = self.columns.iter().map(Column::bytes);
@@ -471,11 +478,13 @@ impl Table {
 /// A tag that so many objects get at once is kept as one value and a set of slots.
 const GROUP_LEAST: u64 = 64;
 
-/// 2026-01-01T00:00:00Z: sequence numbers count from there.
+/// 2026-01-01T00:00:00Z: windows of time are counted from there.
 const EPOCH_MILLIS: u64 = 1_767_225_600_000;
-/// Numbers that each prefix can give in a millisecond, on average over all of the time since then: what is given after a
-/// backup was taken is not given again after it is restored, unless more than that were.
-const SEQUENCES_A_MILLI: u64 = 32;
+/// How long a window of time is. Its number is the upper part of an object's sequence number, so what was given after a backup
+/// was taken is not given again after it is restored, unless that is in the same window and to the same identity.
+const WINDOW_MILLIS: u64 = 1 << 15;
+/// Bits of a sequence number below the window: of the identity's hash.
+const WINDOW_BITS: u32 = 20;
 
 fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> {
     let predefined = view.attributes.iter().map(|(name, _)| (*name, true));

@@ -40,7 +40,7 @@ impl Txn<'_, '_> {
         }
         let version = self.version_after(at, Version::ZERO);
         let millis = self.version.millis();
-        let id = match self.objects.next_id_of(&hash, millis, !known) {
+        let id = match self.objects.new_id_of(&hash, millis, !known) {
             Ok(id) => id,
             Err(id) => return Err(taken_by(identity, id)),
         };

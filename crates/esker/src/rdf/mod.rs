@@ -298,10 +298,10 @@ impl Rdf {
         }
         let asker = self.database.as_ref().and_then(Database::asker).cloned();
         let before = asker.as_ref().map(|_| self.data.clone());
-        let hidden = Rights::of(&self.data, asker.as_ref()).map_or_else(Vec::new, |r| r.hidden());
+        let hidden = Rights::hidden_from(&self.data, asker.as_ref());
         let options = Options {
             derived: meta::GRAPH,
-            hidden: &hidden,
+            view: hidden.as_deref(),
             ..options.clone()
         };
         if !wanted.is_empty() {

@@ -87,8 +87,12 @@ impl<'d> Rights<'d> {
         Access::new(owner, group, mode).lets(Some(self.asker), bits)
     }
 
-    /// The graphs that they may not read.
-    pub(crate) fn hidden(&self) -> Vec<Id> {
+    /// The graphs that somebody may not read; `None` if nobody hides anything from them.
+    pub(crate) fn hidden_from(data: &'d Dataset, asker: Option<&'d Asker>) -> Option<Vec<Id>> {
+        Self::of(data, asker).map(|rights| rights.hidden())
+    }
+
+    fn hidden(&self) -> Vec<Id> {
         std::iter::once(UNBOUND)
             .chain(self.data.names())
             .filter(|g| !self.may(*g, false))
@@ -135,11 +139,13 @@ impl<'d> Rights<'d> {
     }
 }
 
-/// The data without the graphs that somebody may not read, and without what is said of their rights.
+/// The data without the graphs that somebody may not read, and without what is said of their rights. What order its answers have tells
+/// nothing of those graphs ([`Dataset::make_view`]).
 pub(crate) fn readable(mut data: Dataset, asker: Option<&Asker>) -> Dataset {
     let Some((hidden, shown)) = Rights::of(&data, asker).map(|r| (r.hidden(), r.shown())) else {
         return data;
     };
+    data.make_view();
     for g in hidden {
         data.put_graph(g, Arc::default());
     }

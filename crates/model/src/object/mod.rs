@@ -6,7 +6,7 @@
 //!                +---------+-----------------------------+
 //!                | prefix  | sequence                    |      prefix: the first 16 bits of the identity's hash (of the
 //!                | 15 bits | 48 bits                     |      ID attributes that it was created with), without the last
-//!                +---------+-----------------------------+
+//!                +---------+-----------------------------+      sequence: when it was created, and more bits of that hash
 //!  vertex id     [object id shifted left by one, 8 bytes][mark of objects, 8 bytes]
 //! ```
 //!

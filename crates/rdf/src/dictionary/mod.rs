@@ -17,6 +17,7 @@ use crate::id::{self, Id, LOCAL, UNBOUND};
 use heads::{BLANK, Heads, PLAIN};
 use oxrdf::{Term, TermRef};
 use segment::Segment;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Terms that a shared last segment may have and still be copied by a writer.
@@ -213,6 +214,41 @@ fn merge(segments: &mut Vec<Arc<Segment>>, heads: &Heads, all: bool) {
 }
 
 impl Parts<'_> {
+    /// An order of all terms that follows from what they say: blank nodes, IRIs, integers, texts, texts with a language, booleans,
+    /// dates, other literals; within each kind by value or text.
+    pub fn order(&self, other: &Parts<'_>) -> Ordering {
+        let kind = |parts: &Parts<'_>| match parts {
+            Parts::Stored(Head::Blank, _) => 0,
+            Parts::Stored(Head::Iri(_), _) => 1,
+            Parts::Inline(id::Inline::Integer(_)) => 2,
+            Parts::Stored(Head::Plain, _) => 3,
+            Parts::Stored(Head::Lang(_), _) => 4,
+            Parts::Inline(id::Inline::Boolean(_)) => 5,
+            Parts::Inline(id::Inline::Date(_)) => 6,
+            Parts::Stored(Head::Typed(_), _) => 7,
+        };
+        let number = |value: &id::Inline| match value {
+            id::Inline::Integer(n) | id::Inline::Date(n) => *n,
+            id::Inline::Boolean(b) => i64::from(*b),
+        };
+        kind(self)
+            .cmp(&kind(other))
+            .then_with(|| match (self, other) {
+                (Parts::Inline(a), Parts::Inline(b)) => number(a).cmp(&number(b)),
+                (Parts::Stored(Head::Iri(p), a), Parts::Stored(Head::Iri(q), b)) => {
+                    p.bytes().chain(a.bytes()).cmp(q.bytes().chain(b.bytes()))
+                }
+                (Parts::Stored(Head::Lang(p), a), Parts::Stored(Head::Lang(q), b)) => {
+                    (a, p).cmp(&(b, q))
+                }
+                (Parts::Stored(Head::Typed(p), a), Parts::Stored(Head::Typed(q), b)) => {
+                    (p, a).cmp(&(q, b))
+                }
+                (Parts::Stored(_, a), Parts::Stored(_, b)) => a.cmp(b),
+                _ => Ordering::Equal,
+            })
+    }
+
     /// The term.
     pub fn to_term(self) -> Term {
         match self {

@@ -35,8 +35,8 @@ pub struct Options<'a> {
     pub seed: u64,
     /// A graph that no update changes, with those whose names have `?` behind its name; empty: none.
     pub derived: &'a str,
-    /// Graphs that are not there for whoever asks; 0 is the default graph.
-    pub hidden: &'a [Id],
+    /// For somebody who may not see all: the graphs that are not there for them; 0 is the default graph.
+    pub view: Option<&'a [Id]>,
     /// Threads that it may run on.
     pub threads: usize,
     /// Rows from which on work is shared out to them.
@@ -64,6 +64,11 @@ impl std::fmt::Debug for Options<'_> {
 }
 
 impl Options<'_> {
+    /// Whether a graph is not there for whoever asks.
+    pub(crate) fn hides(&self, graph: Id) -> bool {
+        self.view.is_some_and(|hidden| hidden.contains(&graph))
+    }
+
     /// 4 GiB, never stopped, on one thread, with that time and seed.
     pub fn new(now: DateTime, seed: u64) -> Self {
         Self {
@@ -73,7 +78,7 @@ impl Options<'_> {
             now,
             seed,
             derived: "",
-            hidden: &[],
+            view: None,
             threads: 1,
             many: 1 << 14,
             remote: None,
@@ -120,7 +125,7 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// For one query.
     pub fn new(data: &'a Dataset, options: &'a Options<'a>, base: Option<Iri<String>>) -> Self {
-        Self {
+        let mut ctx = Self {
             data,
             options,
             base,
@@ -133,20 +138,26 @@ impl<'a> Context<'a> {
             memory: super::memory::Memory::default(),
             graphs: RefCell::new(vec![
                 data.graph(UNBOUND)
-                    .filter(|_| !options.hidden.contains(&UNBOUND))
+                    .filter(|_| !options.hides(UNBOUND))
                     .cloned()
                     .unwrap_or_default(),
             ]),
             named: data
                 .names()
-                .filter(|g| !options.hidden.contains(g))
+                .filter(|g| !options.hides(*g))
                 .filter_map(|g| Some((g, data.graph(g)?.clone())))
                 .collect(),
             names: OnceCell::new(),
             services: RefCell::default(),
             asked: RefCell::default(),
             failed: RefCell::default(),
+        };
+        if ctx.is_view() {
+            let mut named = std::mem::take(&mut ctx.named);
+            named.sort_by(|(a, _), (b, _)| super::sort::by_term(&ctx, *a, *b));
+            ctx.named = named;
         }
+        ctx
     }
 
     /// The same query for another thread: it sees the terms that were computed so far; those that it computes
@@ -170,6 +181,11 @@ impl<'a> Context<'a> {
             asked: RefCell::default(),
             failed: RefCell::default(),
         }
+    }
+
+    /// Whether the numbers of terms must not show in the answer ([`Dataset::make_view`]).
+    pub(crate) const fn is_view(&self) -> bool {
+        self.data.is_view() || self.options.view.is_some()
     }
 
     /// The graph that patterns ask.

@@ -21,7 +21,13 @@ pub(crate) fn exists(ctx: &Context<'_>, node: &Node, row: Row<'_>) -> Option<boo
         limit: Some(1),
         ..Want::default()
     };
-    match eval(ctx, &bound, &want) {
+    // Rows come in the order of their terms' numbers: a profile of each would tell it.
+    let notes = ctx.is_view().then(|| ctx.notes.take());
+    let found = eval(ctx, &bound, &want);
+    if let Some(notes) = notes {
+        ctx.notes.replace(notes);
+    }
+    match found {
         Ok(table) => Some(!table.is_empty()),
         Err(e) => {
             ctx.failed.borrow_mut().get_or_insert(e);

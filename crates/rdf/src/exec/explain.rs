@@ -118,8 +118,9 @@ fn inner(ctx: &Context<'_>, node: &Node, want: &Want) -> (f64, bool) {
             }
         },
         Node::Extend { inner, expr, .. } => (explain(ctx, inner, &want.with(expr.vars())), false),
-        Node::OrderBy { inner, by } => {
-            let more = want.with(by.iter().flat_map(|(e, _)| e.vars()));
+        Node::OrderBy { inner, by, ties } => {
+            let used = by.iter().flat_map(|(e, _)| e.vars());
+            let more = want.with(used.chain(ties.iter().copied()));
             (explain(ctx, inner, &more), false)
         }
         Node::Project { inner, vars } => {

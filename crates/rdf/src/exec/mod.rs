@@ -24,6 +24,7 @@ pub(crate) use exists::exists;
 pub(crate) use explain::explain;
 pub use memory::STRING_BYTES_MAX;
 pub use service::services_of;
+pub(crate) use sort::{by_term, sort_triples};
 pub use table::{Row, Table, Var};
 
 use crate::error::Result;
@@ -161,15 +162,11 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 .collect();
             Ok(Table::new(vars.clone(), columns, rows.len()))
         }
-        Node::OrderBy { inner, by } => {
-            let inner_want = want.with(by.iter().flat_map(|(e, _)| e.vars()));
-            let table = eval(ctx, inner, &inner_want)?;
-            sort::order_by(
-                ctx,
-                &table,
-                by,
-                if want.distinct { None } else { want.limit },
-            )
+        Node::OrderBy { inner, by, ties } => {
+            let used = by.iter().flat_map(|(e, _)| e.vars());
+            let table = eval(ctx, inner, &want.with(used.chain(ties.iter().copied())))?;
+            let limit = if want.distinct { None } else { want.limit };
+            sort::order_by(ctx, &table, by, ties, limit)
         }
         Node::Project { inner, vars } => {
             // Not all that is selected is asked for: of ASK and EXISTS, nothing is.
@@ -190,7 +187,7 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 ..Want::default()
             };
             let table = eval(ctx, inner, &inner_want)?;
-            Ok(if ordered(inner) {
+            Ok(if inner.is_ordered() {
                 rows::distinct_in_order(table)
             } else {
                 rows::distinct(table)
@@ -259,19 +256,6 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             let table = eval(ctx, inner, &inner_want)?;
             aggregate::aggregate(ctx, &table, by, aggregates)
         }
-    }
-}
-
-/// Whether solutions come in an order that somebody asked for.
-fn ordered(node: &Node) -> bool {
-    match node {
-        Node::OrderBy { .. } => true,
-        Node::Project { inner, .. }
-        | Node::Extend { inner, .. }
-        | Node::Reduced(inner)
-        | Node::Distinct(inner)
-        | Node::Slice { inner, .. } => ordered(inner),
-        _ => false,
     }
 }
 

@@ -67,6 +67,9 @@ fn endpoints(ctx: &Context<'_>, var: Var, known: Option<&Table>) -> Result<Vec<I
     let mut ids = column.to_vec();
     ids.sort_unstable();
     ids.dedup();
+    if ctx.is_view() {
+        ids.sort_by(|a, b| super::sort::by_term(ctx, *a, *b));
+    }
     if known.is_some_and(|t| !t.is_empty()) && (ids.is_empty() || ids.contains(&UNBOUND)) {
         let name = ctx.name(var);
         return Err(Error::Refused(format!(
@@ -112,6 +115,11 @@ fn asked(ctx: &Context<'_>, s: &Service, endpoint: Id, known: Option<&Table>) ->
     else {
         ctx.note(|| format!("ask <{endpoint}>"));
         return whole(ctx, s, endpoint, &s.inner);
+    };
+    let sent = if ctx.is_view() {
+        super::sort::order_by(ctx, &sent, &[], sent.vars(), None)?
+    } else {
+        sent
     };
     let mut all = Table::empty(s.vars.iter().map(|(_, v)| *v).collect());
     let variables: Vec<Variable> = sent

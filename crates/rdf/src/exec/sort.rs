@@ -1,30 +1,50 @@
 //! `ORDER BY`, whole or only the first solutions.
 
-use super::{Context, Table};
+use super::{Context, Table, Var};
 use crate::error::Result;
 use crate::expr::{Expr, Value, of_id, order_ids, value};
 use crate::id::{Id, UNBOUND};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// Sorts solutions; those that are the same keep their order. With a limit only the first ones come out.
+/// Sorts solutions; those that are the same by `by` are in the order of the terms of `ties`, and else keep their order. With a
+/// limit only the first ones come out.
 pub(crate) fn order_by(
     ctx: &Context<'_>,
     table: &Table,
     by: &[(Expr, bool)],
+    ties: &[Var],
     limit: Option<usize>,
 ) -> Result<Table> {
-    if let (Some(limit), Some((first, descending))) = (limit, by.first())
+    if let Some(limit) = limit
         && table.len() > limit.saturating_mul(16)
         && limit > 0
-        && !first.is_volatile()
-        && let Some(kept) = before_cut(ctx, table, first, *descending, limit)?
+        && let Some(kept) = match (by.first(), ties.first()) {
+            (Some((first, _)), _) if first.is_volatile() => None,
+            (Some((first, descending)), _) => {
+                let order = |a: &Id, b: &Id| {
+                    let o = order_ids(ctx, *a, *b);
+                    if *descending { o.reverse() } else { o }
+                };
+                before_cut(ctx, ids(ctx, table, first)?, order, limit)?
+            }
+            (None, Some(first)) => {
+                let order = |a: &Id, b: &Id| by_term(ctx, *a, *b);
+                before_cut(ctx, ids(ctx, table, &Expr::Var(*first))?, order, limit)?
+            }
+            (None, None) => None,
+        }
     {
-        return order_by(ctx, &table.select(&kept), by, Some(limit));
+        return order_by(ctx, &table.select(&kept), by, ties, Some(limit));
     }
-    let mut keys: Vec<(Vec<u32>, bool)> = Vec::with_capacity(by.len());
+    let mut keys: Vec<(Vec<u32>, bool)> = Vec::with_capacity(by.len() + ties.len());
     for (expr, descending) in by {
         keys.push((ranks(ctx, table, expr)?, *descending));
+    }
+    for var in ties {
+        if let Some(column) = table.column(*var) {
+            keys.push((term_ranks(ctx, column)?, false));
+        }
     }
     let compare = |a: &u32, b: &u32| {
         for (ranks, descending) in &keys {
@@ -36,6 +56,7 @@ pub(crate) fn order_by(
         }
         a.cmp(b)
     };
+    ctx.check()?;
     let mut rows: Vec<u32> = (0..table.len() as u32).collect();
     match limit {
         Some(0) => rows.clear(),
@@ -53,12 +74,10 @@ pub(crate) fn order_by(
 /// costs a few looks at each different key, where sorting would cost many. `None` if that leaves out too little.
 fn before_cut(
     ctx: &Context<'_>,
-    table: &Table,
-    first: &Expr,
-    descending: bool,
+    ids: Vec<Id>,
+    order: impl Fn(&Id, &Id) -> Ordering,
     limit: usize,
 ) -> Result<Option<Vec<u32>>> {
-    let ids = ids(ctx, table, first)?;
     let mut different = ids.clone();
     different.sort_unstable();
     different.dedup();
@@ -66,12 +85,8 @@ fn before_cut(
         return Ok(None);
     }
     ctx.check()?;
-    let order = |a: &Id, b: &Id| {
-        let o = order_ids(ctx, *a, *b);
-        if descending { o.reverse() } else { o }
-    };
     let mut rest = different.clone();
-    let (_, cut, _) = rest.select_nth_unstable_by(limit - 1, order);
+    let (_, cut, _) = rest.select_nth_unstable_by(limit - 1, &order);
     let cut = *cut;
     let kept: Vec<bool> = different.iter().map(|id| order(id, &cut).is_le()).collect();
     let rows: Vec<u32> = (0..ids.len() as u32)
@@ -81,7 +96,49 @@ fn before_cut(
                 .is_ok_and(|i| kept[i])
         })
         .collect();
-    Ok((rows.len() < table.len() / 2).then_some(rows))
+    Ok((rows.len() < ids.len() / 2).then_some(rows))
+}
+
+/// The order of two terms ([`Parts::order`]); what has no value is first.
+pub(crate) fn by_term(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    ctx.with_parts(a, |a| ctx.with_parts(b, |b| a.order(&b)))
+        .flatten()
+        .unwrap_or_else(|| (a != UNBOUND).cmp(&(b != UNBOUND)))
+}
+
+/// For each row the place of its term among the different terms.
+fn term_ranks(ctx: &Context<'_>, column: &[Id]) -> Result<Vec<u32>> {
+    let mut different = column.to_vec();
+    different.sort_unstable();
+    different.dedup();
+    ctx.check()?;
+    let mut order: Vec<u32> = (0..different.len() as u32).collect();
+    order.sort_unstable_by(|a, b| by_term(ctx, different[*a as usize], different[*b as usize]));
+    let mut ranks = vec![0; different.len()];
+    for (rank, at) in order.into_iter().enumerate() {
+        ranks[at as usize] = rank as u32;
+    }
+    let rank = |id| different.binary_search(id).map_or(0, |at| ranks[at]);
+    Ok(column.iter().map(rank).collect())
+}
+
+/// Puts triples into the order of their terms: subjects, then predicates, then objects.
+pub(crate) fn sort_triples(ctx: &Context<'_>, list: &mut Vec<(Id, Id, Id)>) -> Result<()> {
+    let columns = [
+        list.iter().map(|t| t.0).collect(),
+        list.iter().map(|t| t.1).collect(),
+        list.iter().map(|t| t.2).collect(),
+    ];
+    let table = Table::new(vec![0, 1, 2], columns.into(), list.len());
+    let table = order_by(ctx, &table, &[], &[0, 1, 2], None)?;
+    *list = table
+        .rows()
+        .map(|row| (row.get(0), row.get(1), row.get(2)))
+        .collect();
+    Ok(())
 }
 
 /// The key of each row.

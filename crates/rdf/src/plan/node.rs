@@ -94,9 +94,11 @@ pub enum Node {
         vars: Vec<Var>,
         rows: Vec<Vec<Id>>,
     },
+    /// `ORDER BY`. Solutions that it leaves equal are in the order of the terms of `ties`, one after the other.
     OrderBy {
         inner: Box<Self>,
         by: Vec<(Expr, bool)>,
+        ties: Vec<Var>,
     },
     Project {
         inner: Box<Self>,
@@ -164,6 +166,31 @@ impl Node {
         vars
     }
 
+    /// The pattern with its solutions in an order that follows from their terms.
+    pub(crate) fn by_terms(self) -> Self {
+        if self.is_ordered() {
+            return self;
+        }
+        Self::OrderBy {
+            ties: self.vars(),
+            by: Vec::new(),
+            inner: Box::new(self),
+        }
+    }
+
+    /// Whether solutions come in an order that somebody asked for.
+    pub(crate) fn is_ordered(&self) -> bool {
+        match self {
+            Self::OrderBy { .. } => true,
+            Self::Project { inner, .. }
+            | Self::Extend { inner, .. }
+            | Self::Reduced(inner)
+            | Self::Distinct(inner)
+            | Self::Slice { inner, .. } => inner.is_ordered(),
+            _ => false,
+        }
+    }
+
     /// Every variable in it, also those that do not come out.
     pub fn all_vars(&self, to: &mut Vec<Var>) {
         self.out_vars(to);
@@ -190,8 +217,9 @@ impl Node {
                 inner.all_vars(to);
                 expr.collect(to);
             }
-            Self::OrderBy { inner, by } => {
+            Self::OrderBy { inner, by, ties } => {
                 inner.all_vars(to);
+                to.extend(ties);
                 by.iter().for_each(|(e, _)| e.collect(to));
             }
             Self::Aggregate {
@@ -285,9 +313,10 @@ impl Node {
                     rows: rows.iter().filter(|r| fits(r)).cloned().collect(),
                 }
             }
-            Self::OrderBy { inner, by } => Self::OrderBy {
+            Self::OrderBy { inner, by, ties } => Self::OrderBy {
                 inner: one(inner),
                 by: by.iter().map(|(e, d)| (e.bind(get), *d)).collect(),
+                ties: ties.clone(),
             },
             // Variables that a sub-query does not give have numbers of their own, so all are bound rightly.
             Self::Project { inner, vars } => Self::Project {

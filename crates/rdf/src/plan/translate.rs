@@ -10,7 +10,7 @@ use crate::expr::{Comparison, Expr};
 use crate::id::{Id, UNBOUND};
 use oxrdf::{NamedNode, Variable};
 use spargebra::algebra::{
-    AggregateExpression, Expression, GraphPattern, OrderExpression, PropertyPathExpression,
+    AggregateExpression, AggregateFunction, Expression, GraphPattern, OrderExpression, PropertyPathExpression,
 };
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
 use std::collections::HashMap;
@@ -186,11 +186,17 @@ impl<'a, 'b> Translator<'a, 'b> {
                 inner,
                 variable,
                 expression,
-            } => Node::Extend {
-                inner: Box::new(self.node(inner)?),
-                var: self.var(variable),
-                expr: self.expr(expression)?,
-            },
+            } => {
+                let inner = self.node(inner)?;
+                let expr = self.expr(expression)?;
+                // A new blank node's label has the solution's place.
+                let placed = self.ctx.is_view() && expr.is_volatile();
+                Node::Extend {
+                    inner: Box::new(if placed { inner.by_terms() } else { inner }),
+                    var: self.var(variable),
+                    expr,
+                }
+            }
             GraphPattern::Minus { left, right } => Node::Minus {
                 left: Box::new(self.node(left)?),
                 right: Box::new(self.node(right)?),
@@ -214,7 +220,12 @@ impl<'a, 'b> Translator<'a, 'b> {
                         OrderExpression::Desc(e) => (self.expr(e)?, true),
                     });
                 }
-                Node::OrderBy { inner, by }
+                let ties = if self.ctx.is_view() {
+                    inner.vars()
+                } else {
+                    Vec::new()
+                };
+                Node::OrderBy { inner, by, ties }
             }
             GraphPattern::Project { inner, variables } => {
                 let vars: Vec<Var> = variables.iter().map(|v| self.var(v)).collect();
@@ -226,8 +237,13 @@ impl<'a, 'b> Translator<'a, 'b> {
                 let outer = std::mem::replace(&mut self.scope, within);
                 let inner = self.node(inner);
                 self.scope = outer;
+                let mut inner = inner?;
+                if let Node::OrderBy { ties, .. } = &mut inner {
+                    // Solutions that differ in nothing that is selected are the same.
+                    ties.retain(|v| vars.contains(v));
+                }
                 Node::Project {
-                    inner: Box::new(inner?),
+                    inner: Box::new(inner),
                     vars,
                 }
             }
@@ -238,7 +254,7 @@ impl<'a, 'b> Translator<'a, 'b> {
                 start,
                 length,
             } => Node::Slice {
-                inner: Box::new(self.node(inner)?),
+                inner: Box::new(self.ordered(inner)?),
                 start: *start,
                 length: *length,
             },
@@ -247,14 +263,29 @@ impl<'a, 'b> Translator<'a, 'b> {
                 variables,
                 aggregates,
             } => {
-                let inner = Box::new(self.node(inner)?);
-                let by = variables.iter().map(|v| self.var(v)).collect();
+                let mut inner = self.node(inner)?;
+                let by: Vec<Var> = variables.iter().map(|v| self.var(v)).collect();
                 let mut list = Vec::new();
                 for (v, a) in aggregates {
                     list.push(self.aggregate(v, a)?);
                 }
+                // Texts that are put together, sums of floating-point numbers and samples depend on the order.
+                if self.ctx.is_view()
+                    && list
+                        .iter()
+                        .any(|a| !matches!(a.function, None | Some(AggregateFunction::Count)))
+                {
+                    inner = inner.by_terms();
+                    if let Node::OrderBy { ties, .. } = &mut inner {
+                        let used = |v: &Var| {
+                            let mut exprs = list.iter().flat_map(|a| &a.expr);
+                            by.contains(v) || exprs.any(|e| e.vars().contains(v))
+                        };
+                        ties.retain(used);
+                    }
+                }
                 Node::Aggregate {
-                    inner,
+                    inner: Box::new(inner),
                     by,
                     aggregates: list,
                 }
@@ -283,6 +314,16 @@ impl<'a, 'b> Translator<'a, 'b> {
                 all.borrow_mut().push(Arc::new(service.clone()));
                 Node::Service(Box::new(service))
             }
+        })
+    }
+
+    /// A pattern of which the order of the solutions shows.
+    fn ordered(&mut self, pattern: &GraphPattern) -> Result<Node> {
+        let node = self.node(pattern)?;
+        Ok(if self.ctx.is_view() {
+            node.by_terms()
+        } else {
+            node
         })
     }
 

@@ -196,9 +196,21 @@ pub struct Dataset {
     named: BTreeMap<Id, Arc<Graph>>,
     /// Which triples of the graphs are inferred only.
     pub(crate) inferred: Option<Arc<crate::infer::Layer>>,
+    view: bool,
 }
 
 impl Dataset {
+    /// Makes it what somebody sees who may not see all: the order of answers and dumps then follows from what the terms say.
+    /// Else it follows from their numbers, which tell which term the dictionary had first, in a graph that is not seen as well.
+    pub fn make_view(&mut self) {
+        self.view = true;
+    }
+
+    /// Whether [`Self::make_view`] was called.
+    pub const fn is_view(&self) -> bool {
+        self.view
+    }
+
     /// A graph, 0 being the default one.
     pub fn graph(&self, g: Id) -> Option<&Arc<Graph>> {
         if g == UNBOUND {

@@ -143,9 +143,6 @@ impl Table {
                 Entry::Occupied(_) => return Err(()),
                 Entry::Vacant(place) => place.insert(slot),
             };
-            if let Some(last) = self.sequences.get_mut(usize::from(id.prefix().0)) {
-                *last = (*last).max(id.sequence());
-            }
         }
         self.first.extend(first.into_iter().map(Version));
         self.latest.extend(latest.into_iter().map(Version));

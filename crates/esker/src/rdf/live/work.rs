@@ -127,8 +127,8 @@ impl Group {
         let asker = how.asker.as_ref();
         // A copy shares all that does not change, so this costs who has rights of their own, and nobody else.
         let before = asker.map(|_| self.data.clone());
-        let hidden = Rights::of(&self.data, asker).map_or_else(Vec::new, |r| r.hidden());
-        options.hidden = &hidden;
+        let hidden = Rights::hidden_from(&self.data, asker);
+        options.view = hidden.as_deref();
         let asks = !how.meta.is_empty();
         if let Err(e) = put_in(&mut self.data, &how.meta) {
             return done(Err(e));

@@ -14,12 +14,12 @@ use esker_store::StoreSettings;
 use esker_store_fjall::FjallStore;
 use esker_testkit::archive::MemoryArchive;
 use esker_testkit::clock::SimClock;
+use esker_testkit::wait::wait_until;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(super) fn path_of(text: &str) -> NamePath {
     NamePath::parse(text.as_bytes()).unwrap()
@@ -136,11 +136,10 @@ impl World {
             server: Server::start(database, settings()).unwrap(),
             dir,
         };
-        for (name, rights, seen) in &history.graphs {
+        for (name, rights, triples, seen) in &history.graphs {
             if whole || *seen {
                 world.update(&format!(
-                    "INSERT DATA {{ GRAPH <{name}> {{ <{name}#a> <http://x.example/p> 1 , 2 . <{name}#b> <http://x.example/q> \"{name}\" }} \
-                     GRAPH <urn:esker:rights> {{ {rights} }} }}"
+                    "INSERT DATA {{ GRAPH <{name}> {{ {triples} }} GRAPH <urn:esker:rights> {{ {rights} }} }}"
                 ));
             }
         }
@@ -186,9 +185,9 @@ impl World {
         let token = grants::make_token(&self.dir.path().join("lab.esker"), &opens, 3_600, "a test");
         let token = token.unwrap();
         // The server looks at its file twice a second.
-        while http_by_token(self.at(), ("GET", "/api/v1/schema", ""), &token).0 != 200 {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the token opens nothing", || {
+            http_by_token(self.at(), ("GET", "/api/v1/schema", ""), &token).0 == 200
+        });
         token
     }
 
