@@ -10,6 +10,7 @@ mod limits;
 mod lines;
 mod requests;
 mod service;
+mod view;
 mod w3c;
 mod w3c_jsonld;
 mod w3c_misses;
