@@ -5,8 +5,8 @@
 //! those of OpenSSH, read by `ssh-key`; all cryptography is that of TLS 1.3 and *ring*.
 //!
 //! Suggested reading order: [`role`], [`authorized`], [`rights`] (what a server knows), [`host_key`], [`known_hosts`] (who a
-//! server is), [`proof`], [`identity`] (who a client is), [`tls`], [`peer`]. `docs/internals/access.md` says what is
-//! protected from whom.
+//! server is), [`proof`], [`identity`] (who a client is), [`tls`], [`peer`]; [`slots`] and [`prove`] (what whoever listens
+//! takes on of somebody who has not said who they are). `docs/internals/access.md` says what is protected from whom.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -24,9 +24,12 @@ pub mod known_hosts;
 mod options;
 pub mod page;
 pub mod peer;
+mod penalty;
 pub mod proof;
+pub mod prove;
 pub mod rights;
 pub mod role;
+pub mod slots;
 mod strict;
 pub mod tls;
 pub mod token;

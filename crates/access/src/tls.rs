@@ -2,10 +2,13 @@
 
 use crate::host_key::HostKey;
 use crate::proof::{EXPORTER_BYTES, LABEL};
+use crate::slots::HEAD_MAX;
 use esker_model::{Error, Result};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use ssh_key::public::{Ed25519PublicKey, KeyData};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -18,6 +21,7 @@ use tokio_rustls::rustls::{
     ClientConfig, ConnectionCommon, DigitallySignedStruct, ProtocolVersion, ServerConfig,
     SignatureScheme, version,
 };
+use tokio_rustls::server::TlsStream;
 
 /// The name that a client asks for which knows the server by its host key. Others are shown the certificate that the
 /// server was given, if it was.
@@ -200,6 +204,46 @@ pub fn server(
         .with_cert_resolver(Arc::new(choice));
     config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
     Ok(config)
+}
+
+/// A connection that has begun.
+#[derive(Debug)]
+pub enum Begun {
+    /// Without TLS.
+    Plain(TcpStream),
+    /// With TLS.
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+/// Why a connection has not begun.
+#[derive(Debug)]
+pub enum NotBegun {
+    /// Its client said nothing in time, or not enough to agree on TLS.
+    Silent,
+    /// Its client did not agree on TLS.
+    Tls(std::io::Error),
+}
+
+/// Waits for a client's first byte, which says whether it speaks TLS, and agrees on that with it: [`HEAD_MAX`] for each. What begins otherwise is
+/// `plain` or has failed to agree; without `tls` all is plain.
+pub async fn begin(
+    stream: TcpStream,
+    tls: Option<&TlsAcceptor>,
+    plain: bool,
+) -> std::result::Result<Begun, NotBegun> {
+    let mut byte = [0];
+    let first = tokio::time::timeout(HEAD_MAX, stream.peek(&mut byte)).await;
+    if !matches!(first, Ok(Ok(1))) {
+        return Err(NotBegun::Silent);
+    }
+    let Some(tls) = tls.filter(|_| !plain || byte == [FIRST_BYTE]) else {
+        return Ok(Begun::Plain(stream));
+    };
+    match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Ok(Begun::Encrypted(Box::new(stream))),
+        Ok(Err(e)) => Err(NotBegun::Tls(e)),
+        Err(_) => Err(NotBegun::Silent),
+    }
 }
 
 /// The names and addresses by which clients may call a server that listens at `HOST:PORT`: those of this machine, and that host.

@@ -6,6 +6,7 @@ use datafusion::error::DataFusionError;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{ChannelResolver, WorkerChannel};
 use esker_access::HostKey;
+use esker_access::slots::Slot;
 use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,7 +67,7 @@ impl Secret {
         Some(HostKey::from_seed(&seed))
     }
 
-    /// Refuses requests without it.
+    /// Refuses requests without it, and those on connections for which there is no room.
     pub(crate) fn check(
         &self,
     ) -> impl Fn(Request<()>) -> Result<Request<()>, Status> + Clone + Send + Sync + 'static {
@@ -77,11 +78,25 @@ impl Secret {
                 .metadata()
                 .get(HEADER)
                 .map(|v| blake3::hash(v.as_encoded_bytes()));
-            match (wanted, said) {
-                (None, _) => Ok(request),
-                (Some(wanted), Some(said)) if wanted == said => Ok(request),
-                _ => Err(Status::unauthenticated(REFUSED)),
+            let Some(Some(slot)) = request.extensions().get::<Option<Arc<Slot>>>() else {
+                return Err(Status::internal("it is not known who asks"));
+            };
+            if let Some(words) = slot.refusal() {
+                return Err(Status::resource_exhausted(words));
             }
+            match (wanted, said) {
+                (None, _) => {}
+                (Some(wanted), Some(said)) if wanted == said => {}
+                _ => {
+                    let words = slot.hindered().unwrap_or_else(|| REFUSED.to_owned());
+                    slot.failed();
+                    return Err(Status::unauthenticated(words));
+                }
+            }
+            // All have one secret: what is counted is where they are.
+            slot.known(|| slot.source().to_string().into())
+                .map_err(Status::resource_exhausted)?;
+            Ok(request)
         }
     }
 

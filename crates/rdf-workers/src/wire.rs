@@ -3,27 +3,25 @@
 
 use crate::secret::{REFUSED, Secret};
 use esker_access::peer::{is_own_or_root, user_of};
-use esker_access::tls::{self, FIRST_BYTE};
+use esker_access::slots::{CONNECTIONS, Slot, Slots, Source};
+use esker_access::tls::{self, Begun, NotBegun};
 use hyper_util::rt::TokioIo;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 /// What is spoken over TLS.
 const PROTOCOLS: [&[u8]; 1] = [b"h2"];
-/// How long a client may take to begin and to agree on TLS, and a worker to be reached.
+/// How long a worker may take to be reached.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
-/// Connections that are being begun at once.
-const BEGINNING_MAX: usize = 256;
 /// How often the kernel is asked whose a connection is that was made and not accepted yet.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -33,17 +31,36 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// A connection.
 pub(crate) struct Wire {
     io: Box<dyn Io>,
-    peer: Option<SocketAddr>,
+    /// Of a worker's: when it is closed because nobody has said the secret on it.
+    overdue: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Wire {
+    fn new(io: Box<dyn Io>) -> Self {
+        Self {
+            io,
+            overdue: None,
+            slot: None,
+        }
+    }
+
+    /// At a worker, which counts it until it ends.
+    fn counted(mut self, slot: Slot) -> Self {
+        let slot = Arc::new(slot);
+        let waits = Arc::clone(&slot);
+        self.overdue = Some(Box::pin(async move { waits.overdue().await }));
+        self.slot = Some(slot);
+        self
+    }
 }
 
 impl Connected for Wire {
-    type ConnectInfo = TcpConnectInfo;
+    /// What it is counted by, for [`Secret::check`].
+    type ConnectInfo = Option<Arc<Slot>>;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        TcpConnectInfo {
-            local_addr: None,
-            remote_addr: self.peer,
-        }
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.slot.clone()
     }
 }
 
@@ -53,6 +70,12 @@ impl AsyncRead for Wire {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(overdue) = &mut self.overdue
+            && overdue.as_mut().poll(cx).is_ready()
+        {
+            self.overdue = None;
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         Pin::new(&mut self.io).poll_read(cx, into)
     }
 }
@@ -91,10 +114,12 @@ pub(crate) fn accepted(
         }
         None => None,
     };
-    let beginning = Arc::new(Semaphore::new(BEGINNING_MAX));
+    let slots = Slots::new("worker", CONNECTIONS, 0);
     let (send, receive) = mpsc::channel(16);
     tokio::spawn(async move {
         loop {
+            // A flood of connections is taken one by one between what else the thread does.
+            tokio::task::yield_now().await;
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = send.closed() => return,
@@ -108,51 +133,44 @@ pub(crate) fn accepted(
                     continue;
                 }
             };
-            let Ok(place) = beginning.clone().try_acquire_owned() else {
+            let here = stream.local_addr();
+            let user = here.ok().and_then(|here| user_of(from, here));
+            let owner = user.is_some_and(is_own_or_root);
+            if acceptor.is_none() && !owner {
+                let user = user.map_or("?".to_owned(), |u| u.to_string());
+                tracing::warn!(%from, user, "refused: the user does not own this worker, which has no secret");
+                continue;
+            }
+            let source = Source::new(from.ip(), user);
+            let Some(slot) = slots.take(source, owner) else {
+                tracing::debug!(%source, "a connection too many is closed");
+                slots.close_later(stream);
                 continue;
             };
             let (acceptor, send) = (acceptor.clone(), send.clone());
             tokio::spawn(async move {
-                match tokio::time::timeout(BEGIN_MAX, begin(stream, from, acceptor)).await {
-                    Ok(Ok(wire)) => drop(send.send(Ok(wire)).await),
-                    Ok(Err(error)) => tracing::warn!(%from, %error, "refused"),
-                    Err(_) => tracing::debug!(%from, "a client did not begin in time"),
+                match begin(stream, acceptor.as_ref()).await {
+                    Ok(wire) => drop(send.send(Ok(wire.counted(slot))).await),
+                    Err(NotBegun::Tls(error)) => tracing::warn!(%from, %error, "refused"),
+                    Err(NotBegun::Silent) => {
+                        tracing::debug!(%from, "a client did not begin in time");
+                    }
                 }
-                drop(place);
             });
         }
     });
     Ok(ReceiverStream::new(receive))
 }
 
-/// The worker's side of a connection.
-async fn begin(
-    stream: TcpStream,
-    from: SocketAddr,
-    acceptor: Option<TlsAcceptor>,
-) -> io::Result<Wire> {
-    stream.set_nodelay(true)?;
-    let peer = Some(from);
-    let Some(acceptor) = acceptor else {
-        let user = user_of(from, stream.local_addr()?);
-        if !user.is_some_and(is_own_or_root) {
-            return Err(other(format!(
-                "user {} does not own this worker, which has no secret",
-                user.map_or("?".to_owned(), |u| u.to_string())
-            )));
-        }
-        let io: Box<dyn Io> = Box::new(stream);
-        return Ok(Wire { io, peer });
-    };
-    let mut byte = [0; 1];
-    let is_tls = stream.peek(&mut byte).await? == 1 && byte[0] == FIRST_BYTE;
-    // Without TLS a request says no secret, and is told so.
-    let io: Box<dyn Io> = if is_tls {
-        Box::new(acceptor.accept(stream).await?)
-    } else {
-        Box::new(stream)
-    };
-    Ok(Wire { io, peer })
+/// The worker's side of a connection. Without TLS a request says no secret, and is told so.
+async fn begin(stream: TcpStream, acceptor: Option<&TlsAcceptor>) -> Result<Wire, NotBegun> {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    Ok(match tls::begin(stream, acceptor, true).await? {
+        Begun::Plain(stream) => Wire::new(Box::new(stream)),
+        Begun::Encrypted(stream) => Wire::new(stream),
+    })
 }
 
 /// Connects to a worker at `HOST:PORT`.
@@ -161,11 +179,9 @@ pub(crate) async fn connect(authority: &str, secret: &Secret) -> io::Result<Toki
     let stream = tokio::time::timeout(BEGIN_MAX, TcpStream::connect(authority)).await;
     let stream = stream.map_err(io::Error::from)??;
     stream.set_nodelay(true)?;
-    let peer = Some(stream.peer_addr()?);
     let Some(own) = secret.host_key() else {
         own_worker(&stream, until).await?;
-        let io: Box<dyn Io> = Box::new(stream);
-        return Ok(TokioIo::new(Wire { io, peer }));
+        return Ok(TokioIo::new(Wire::new(Box::new(stream))));
     };
     let client = tls::Client::new(&PROTOCOLS).map_err(other)?;
     let name = tls::Client::name().map_err(other)?;
@@ -177,8 +193,7 @@ pub(crate) async fn connect(authority: &str, secret: &Secret) -> io::Result<Toki
     if client.key().as_ref() != Some(own.public().key_data()) {
         return Err(other(REFUSED));
     }
-    let io: Box<dyn Io> = Box::new(stream);
-    Ok(TokioIo::new(Wire { io, peer }))
+    Ok(TokioIo::new(Wire::new(Box::new(stream))))
 }
 
 /// Whether whoever listens is a process of this user: without a secret nothing else says that it is a worker of theirs.

@@ -299,7 +299,8 @@ mod tests {
         assert_eq!(settings.lease, Duration::ZERO);
         assert_eq!(settings.limits.request_bytes, 1 << 20);
         assert_eq!(settings.limits.frontier, 7);
-        assert_eq!((settings.limits.time, settings.limits.each()), (None, 9));
+        assert_eq!(settings.limits.time, None);
+        assert_eq!(settings.limits.connections_each, 9);
         assert_eq!(settings.readers, 3);
         assert_eq!(settings.sparql.memory_all_bytes, 7 << 30);
         assert_eq!(settings.sparql.each, 5);

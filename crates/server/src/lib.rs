@@ -30,7 +30,6 @@ pub mod sandbox;
 mod server;
 mod service;
 pub mod settings;
-mod slots;
 mod spool;
 mod text;
 mod tls;

@@ -1,4 +1,4 @@
-//! Every named maximum of the server that is not a setting, in one place.
+//! Every named maximum of the server that is not a setting, in one place; those of connections are in [`esker_access::slots`].
 
 use std::time::Duration;
 
@@ -16,28 +16,12 @@ pub const DECODE_HERE_BYTES: usize = 64 << 10;
 pub const STALL_MAX: Duration = Duration::from_mins(1);
 /// How long a read waits for a version that its client has seen elsewhere.
 pub const AT_LEAST_MAX: Duration = Duration::from_secs(2);
-/// Connections beyond the limit that are told so; others are closed without a word.
-pub const REFUSED_CONNECTIONS_MAX: usize = 64;
-/// How long a connection stays open that is closed without a word: a client that connects again at once is slowed down.
-pub const CLOSE_AFTER: Duration = Duration::from_secs(1);
-/// Connections that wait for that at a time; others are closed at once.
-pub const CLOSING_MAX: usize = 512;
-/// Connections that the owner's processes may have beyond the limit.
-pub const OWNER_CONNECTIONS: usize = 16;
-/// Connections of one source that may be unproved at once, if that is more than a quarter of all.
-pub const UNPROVED_LEAST: usize = 10;
-/// How long a connection lasts on which nothing was asked but what everybody may ask.
-pub const ASKED_MAX: Duration = Duration::from_mins(1);
-/// How long one lasts on which a key was shown that has rights, and was not proved: whoever has it may be asked for a passphrase.
-pub const PROVE_MAX: Duration = Duration::from_mins(2);
 /// Streams of one HTTP/2 connection: an `Exchange` carries all calls of an Esker client in one.
 pub const STREAMS_MAX: u32 = 256;
 /// The shortest and the longest time after which a client that was turned away is asked to come back.
 pub const RETRY_MIN: Duration = Duration::from_millis(10);
 /// See [`RETRY_MIN`].
 pub const RETRY_MAX: Duration = Duration::from_secs(2);
-/// How long a client may take for the head of an HTTP request, and a connection until a request on it is let in.
-pub const HEAD_MAX: Duration = Duration::from_secs(10);
 /// How long the last answers may take to reach their clients when the server stops.
 pub const FLUSH_MAX: Duration = Duration::from_secs(2);
 /// Most bytes of answers that travel as one message.

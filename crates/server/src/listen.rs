@@ -1,14 +1,14 @@
 //! Connections: accepted, counted, served until they end.
 
 use crate::access::{Access, Asking, Caller};
-use crate::limits::{CLOSE_AFTER, CLOSING_MAX, HEAD_MAX, STREAMS_MAX};
+use crate::limits::STREAMS_MAX;
 use crate::service::Service as Esker;
 use crate::settings::{Limits, Settings};
-use crate::slots::{Full, Slot, Slots, Source};
 use crate::work::CLIENT;
 use axum::Router;
 use axum::body::Body;
-use esker_access::tls::{FIRST_BYTE, exporter};
+use esker_access::slots::{HEAD_MAX, Slot, Slots, Source};
+use esker_access::tls::{self, Begun, NotBegun};
 use esker_model::Result;
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
@@ -64,19 +64,17 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        let Some(taken) = door.take(&stream, from, &routes) else {
+        let Some((stream, taken)) = door.take(stream, from) else {
             service.metrics.connections_refused.add(1);
-            door.close_later(stream);
             continue;
         };
-        service
-            .metrics
-            .connections_refused
-            .add(u64::from(taken.refused));
+        let refused = taken.slot.refusal().is_some();
+        service.metrics.connections_refused.add(u64::from(refused));
         service.metrics.connections.add(1);
         let (service, door, stop) = (Arc::clone(&service), door.clone(), stop.clone());
+        let routes = routes.clone();
         tokio::spawn(async move {
-            serve(stream, from, &door, taken, stop).await;
+            serve(stream, &door, taken, routes, stop).await;
             service.metrics.connections.add(-1);
         });
     }
@@ -90,8 +88,7 @@ pub(crate) async fn accept_local(
     mut stop: watch::Receiver<Phase>,
 ) {
     // What is at the port takes none of these.
-    let limits = &service.settings.limits;
-    let slots = Slots::new(limits.connections, limits.each());
+    let slots = slots(&service.settings.limits);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -104,10 +101,13 @@ pub(crate) async fn accept_local(
         let user = stream.peer_cred().ok().map(|c| c.uid());
         let source = Source::new(Ipv4Addr::LOCALHOST.into(), user);
         let owner = user.is_some_and(|user| service.access.is_owner(user));
-        let Ok(slot) = slots.take(source, owner, false) else {
+        let Some(slot) = slots.take(source, owner) else {
             service.metrics.connections_refused.add(1);
+            slots.close_later(stream);
             continue;
         };
+        let refused = slot.refusal().is_some();
+        service.metrics.connections_refused.add(u64::from(refused));
         service.metrics.connections.add(1);
         let routes = From {
             routes: routes.clone(),
@@ -125,24 +125,6 @@ pub(crate) async fn accept_local(
 /// Until a stop has come that far, or the server is gone.
 pub(crate) async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
     let _ = stop.wait_for(|reached| *reached >= phase).await;
-}
-
-/// Answers everything with "there are too many connections".
-fn refusing(message: String) -> Router {
-    Router::new().fallback(move |request: http::Request<Body>| {
-        let message = message.clone();
-        async move {
-            let grpc = request
-                .headers()
-                .get(http::header::CONTENT_TYPE)
-                .is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"));
-            if grpc {
-                tonic::Status::resource_exhausted(message).into_http::<Body>()
-            } else {
-                crate::http::failure(http::StatusCode::TOO_MANY_REQUESTS, &message, Some(1_000))
-            }
-        }
-    })
 }
 
 /// The routes for one connection: they learn who asks, and get only what those may ask.
@@ -170,7 +152,11 @@ impl Service<http::Request<Incoming>> for From {
         let asking = Asking::of(&self.access, &self.caller, &request);
         let bound = match self.access.admit_request(&asking, &request) {
             Ok(bound) => bound,
-            Err(response) => {
+            Err(mut response) => {
+                // An answer to HEAD that has a body is one that HTTP/2 does not take.
+                if request.method() == http::Method::HEAD {
+                    *response.body_mut() = Body::empty();
+                }
                 let response = crate::http::guarded(response);
                 return Box::pin(std::future::ready(Ok(response)));
             }
@@ -191,17 +177,13 @@ pub(crate) struct Door {
     /// Whether what is not TLS is heard at all.
     pub(crate) plain: bool,
     slots: Arc<Slots>,
-    /// How many more connections without a slot may wait to be closed.
-    closing: Arc<Semaphore>,
 }
 
-/// A connection that has a slot.
+/// What is known of a connection that has a slot.
 pub(crate) struct Taken {
+    from: SocketAddr,
     user: Option<u32>,
-    slot: Slot,
-    routes: Router,
-    /// Whether it is only told that there is no room.
-    pub(crate) refused: bool,
+    pub(crate) slot: Slot,
 }
 
 impl Door {
@@ -212,101 +194,55 @@ impl Door {
             // A server with a certificate speaks nothing but TLS.
             plain: settings.tls.is_none(),
             slots: slots(&settings.limits),
-            closing: Arc::new(Semaphore::new(CLOSING_MAX)),
         })
     }
 
-    /// Closes a connection that got no slot after a while: whoever connects again as soon as a connection is closed does so less often. If many
-    /// wait already, it is closed at once.
-    fn close_later(&self, stream: TcpStream) {
-        if let Ok(place) = Arc::clone(&self.closing).try_acquire_owned() {
-            tokio::spawn(async move {
-                tokio::time::sleep(CLOSE_AFTER).await;
-                drop((stream, place));
-            });
-        }
-    }
-
-    /// A slot for a connection; none if it is to be closed without a word.
-    pub(crate) fn take(
-        &self,
-        stream: &TcpStream,
-        from: SocketAddr,
-        routes: &Router,
-    ) -> Option<Taken> {
+    /// A slot for a connection; one that gets none is closed after a while, without a word.
+    pub(crate) fn take(&self, stream: TcpStream, from: SocketAddr) -> Option<(TcpStream, Taken)> {
         let user = match stream.local_addr() {
             Ok(here) => esker_access::peer::user_of(from, here),
             Err(_) => None,
         };
         let source = Source::new(from.ip(), user);
         let owner = user.is_some_and(|user| self.access.is_owner(user));
-        let hindered = self.access.hinders(source);
-        let (slot, routes, refused) = match self.slots.take(source, owner, hindered) {
-            Ok(slot) => (slot, routes.clone(), false),
-            Err(Full::Told(words)) => (self.slots.refuse(source), refusing(words), true),
-            Err(Full::Closed) => return None,
+        let Some(slot) = self.slots.take(source, owner) else {
+            self.slots.close_later(stream);
+            return None;
         };
-        Some(Taken {
-            user,
-            slot,
-            routes,
-            refused,
-        })
+        Some((stream, Taken { from, user, slot }))
     }
 }
 
 fn slots(limits: &Limits) -> Arc<Slots> {
-    Slots::new(limits.connections, limits.each())
+    Slots::new("server", limits.connections, limits.connections_each)
 }
 
 /// One connection, until it ends.
 pub(crate) async fn serve(
     stream: TcpStream,
-    from: SocketAddr,
     door: &Door,
     taken: Taken,
+    routes: Router,
     stop: watch::Receiver<Phase>,
 ) {
     let _ = stream.set_nodelay(true);
-    let Taken {
-        user, slot, routes, ..
-    } = taken;
+    let Taken { from, user, slot } = taken;
     let routes = |encrypted, exporter| From {
         routes,
         access: Arc::clone(&door.access),
         caller: Caller::remote(from, user, encrypted, exporter, slot),
     };
-    let begins = match tokio::time::timeout(HEAD_MAX, first_byte(&stream)).await {
-        Ok(Some(byte)) => byte,
-        Ok(None) => return,
-        Err(_) => {
-            tracing::debug!(%from, "a client said nothing in time");
-            return;
-        }
-    };
-    if door.plain && begins != FIRST_BYTE {
-        talk(stream, routes(false, None), stop).await;
-        return;
-    }
-    match tokio::time::timeout(HEAD_MAX, door.tls.accept(stream)).await {
-        Ok(Ok(stream)) => {
-            let exporter = exporter(stream.get_ref().1);
+    match tls::begin(stream, Some(&door.tls), door.plain).await {
+        Ok(Begun::Plain(stream)) => talk(stream, routes(false, None), stop).await,
+        Ok(Begun::Encrypted(stream)) => {
+            let exporter = tls::exporter(stream.get_ref().1);
             talk(stream, routes(true, exporter), stop).await;
         }
-        Ok(Err(e)) => {
+        Err(NotBegun::Tls(e)) => {
             door.access.count_refused("tls");
             tracing::warn!(peer = %from, error = %e, "refused: a client failed to agree on TLS");
         }
-        Err(_) => tracing::debug!(%from, "a client did not begin TLS in time"),
-    }
-}
-
-/// What a connection begins with: TLS or not.
-async fn first_byte(stream: &TcpStream) -> Option<u8> {
-    let mut byte = [0; 1];
-    match stream.peek(&mut byte).await {
-        Ok(1) => Some(byte[0]),
-        _ => None,
+        Err(NotBegun::Silent) => tracing::debug!(%from, "a client said nothing in time"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can be chosen about a server. Plain data; `config` reads it from a file.
 
 use esker::rdf::Services;
+use esker_access::slots::CONNECTIONS;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -115,7 +116,7 @@ impl Default for Limits {
             frontier: 1 << 20,
             memory_bytes: 512 << 20,
             waiting: 16_384,
-            connections: 1_024,
+            connections: CONNECTIONS,
             connections_each: 0,
             time: Some(Duration::from_mins(5)),
         }
@@ -132,16 +133,6 @@ fn machine_memory() -> usize {
     let group = read("/sys/fs/cgroup/memory.max").trim().parse().ok();
     let total = total.unwrap_or(4 << 30);
     group.map_or(total, |group: usize| group.min(total))
-}
-
-impl Limits {
-    /// Connections of one address, user or key.
-    pub(crate) fn each(&self) -> usize {
-        match self.connections_each {
-            0 => self.connections.div_ceil(2),
-            each => each,
-        }
-    }
 }
 
 impl Sparql {

@@ -36,7 +36,7 @@ pub(crate) struct LaneOptions {
     pub(crate) background: bool,
 }
 
-/// The niceness of threads whose jobs take long: a tenth of the weight of the others.
+/// How much nicer threads are whose jobs take long: a tenth of the weight of the others.
 const BACKGROUND_NICE: i32 = 10;
 
 /// What one client has here.
@@ -164,7 +164,7 @@ impl Lane {
     fn work(&self) {
         if self.options.background {
             // Of this thread alone. Without it the jobs are done all the same.
-            let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+            let _ = rustix::process::nice(BACKGROUND_NICE);
         }
         let mut state = self.state();
         loop {

@@ -3,6 +3,7 @@
 use crate::above::Rules;
 use crate::address::{KeyFiles, TierAddress};
 use crate::listen::{Listening, socket};
+use esker_access::slots::CONNECTIONS;
 use esker_config::etcd::{EtcdTrust, URLS, is_url};
 use esker_config::{
     COUNT, DeValue, Filled, Key, SIZE, Source, TIME, count, integer, size, take_by, text, texts,
@@ -18,8 +19,6 @@ use std::time::Duration;
 /// Where a tier listens if nothing is said.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7500";
 
-/// Connections of others than the owner, if nothing is said.
-const CONNECTIONS_DEFAULT: usize = 1024;
 /// Connections that can be set.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
@@ -34,6 +33,8 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Connections at most; the owner's processes get some more.
     pub connections: usize,
+    /// Connections at most of one address, of one user of this machine, or of one key; 0 stands for half of all.
+    pub connections_each: usize,
     /// The folder of the host key and of the rights of keys and tokens; none: `~/.esker/site` where it hears other machines,
     /// and no keys where it does not.
     pub access_folder: Option<PathBuf>,
@@ -77,7 +78,8 @@ impl Default for Config {
             name: "site".into(),
             listen: LISTEN_DEFAULT.into(),
             advertise: None,
-            connections: CONNECTIONS_DEFAULT,
+            connections: CONNECTIONS,
+            connections_each: 0,
             access_folder: None,
             keys: KeyFiles::default(),
             parents: Vec::new(),
@@ -118,7 +120,7 @@ fn path(value: &DeValue<'_>) -> Option<PathBuf> {
     text(value).map(PathBuf::from).filter(|p| p.is_absolute())
 }
 
-const KEYS: [Key<Config>; 32] = [
+const KEYS: [Key<Config>; 33] = [
     Key {
         path: "name",
         expected: "text",
@@ -150,6 +152,11 @@ const KEYS: [Key<Config>; 32] = [
             d.connections = count(v).filter(|n| *n <= CONNECTIONS_MAX)?;
             Some(())
         },
+    },
+    Key {
+        path: "connections_each",
+        expected: COUNT,
+        set: |d, v| count(v).map(|n| d.connections_each = n),
     },
     Key {
         path: "access.folder",

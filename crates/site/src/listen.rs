@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -39,6 +39,16 @@ pub enum Listening {
 pub(crate) enum Stream {
     Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
+}
+
+impl Stream {
+    /// Where it comes from.
+    pub(crate) fn ip(&self) -> IpAddr {
+        match self {
+            Self::Tcp(_, from) => from.ip(),
+            Self::Unix(_) => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
 }
 
 /// The path in `unix:/PATH`.

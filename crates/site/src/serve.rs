@@ -13,7 +13,8 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::routing::post;
 use esker_access::peer::is_own_or_root;
-use esker_access::tls::{FIRST_BYTE, exporter};
+use esker_access::slots::{HEAD_MAX, Slot, Slots, Source};
+use esker_access::tls::{self, Begun, NotBegun};
 use esker_rpc::proto::site_server::SiteServer;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -23,19 +24,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// How often a silent link is asked for a sign of life, and how long that may take.
 const ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
 /// How long connections have to end when the tier does.
 const END: Duration = Duration::from_secs(2);
-/// How long a client may take to begin, to agree on TLS, and for the head of a request.
-const HEAD_MAX: Duration = Duration::from_secs(10);
-/// How long a connection lasts on which nobody has shown that they may ask.
-const UNKNOWN_MAX: Duration = Duration::from_secs(30);
-/// Connections that only the owner's processes get.
-const OWN_CONNECTIONS: usize = 16;
 /// Requests of one connection that are under way at once.
 const STREAMS_MAX: u32 = 1024;
 /// Bytes of the heads of one request.
@@ -68,7 +63,7 @@ impl Standing {
             Listening::Unix(_) => false,
         };
         let access = Arc::new(Access::open(&config, hears_others)?);
-        let tls = access.acceptor(&esker_access::tls::names(&config.listen))?;
+        let tls = access.acceptor(&tls::names(&config.listen))?;
         let url = config.url(&listening);
         let (stop, stopped) = watch::channel(false);
         let pool = config.pool.clone().map(|pool| Kept {
@@ -121,13 +116,12 @@ impl Standing {
                 "/api/v1/prove",
                 post(move |request| by_http(proofs.clone(), request)),
             );
-        let connections = standing.config.connections;
+        let config = &standing.config;
         let served = Served {
             router,
             access,
             tls,
-            all: Arc::new(Semaphore::new(connections + OWN_CONNECTIONS)),
-            others: Arc::new(Semaphore::new(connections)),
+            slots: Slots::new("tier", config.connections, config.connections_each),
         };
         tokio::spawn(accept(listener, Arc::new(served), stopped));
         Ok(standing)
@@ -177,56 +171,36 @@ struct Served {
     access: Arc<Access>,
     /// None: the tier does not speak TLS.
     tls: Option<TlsAcceptor>,
-    /// Places for connections, and those of them that others than the owner get.
-    all: Arc<Semaphore>,
-    others: Arc<Semaphore>,
-}
-
-/// A connection's places, for as long as it lasts.
-struct Places {
-    _one: OwnedSemaphorePermit,
-    _of_others: Option<OwnedSemaphorePermit>,
-}
-
-impl Served {
-    /// Places for a connection, if there are any: others than the owner leave some of them free.
-    fn places(&self, own: bool) -> Option<Places> {
-        let of_others = if own {
-            None
-        } else {
-            Some(self.others.clone().try_acquire_owned().ok()?)
-        };
-        Some(Places {
-            _one: self.all.clone().try_acquire_owned().ok()?,
-            _of_others: of_others,
-        })
-    }
+    slots: Arc<Slots>,
 }
 
 async fn accept(listener: Listener, served: Arc<Served>, mut stopped: watch::Receiver<bool>) {
     loop {
+        // A flood of connections is taken one by one between what else the thread does.
+        tokio::task::yield_now().await;
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = ended(&mut stopped) => return,
         };
         match accepted {
             Ok((stream, user)) => {
+                let source = Source::new(stream.ip(), user);
                 let own = user.is_some_and(is_own_or_root);
-                let Some(places) = served.places(own) else {
-                    tracing::warn!(user, "a connection too many is closed");
+                let Some(slot) = served.slots.take(source, own) else {
+                    tracing::debug!(%source, "a connection too many is closed");
+                    served.slots.close_later(stream);
                     continue;
                 };
                 let (served, stopped) = (served.clone(), stopped.clone());
                 tokio::spawn(async move {
                     match stream {
                         Stream::Unix(stream) => {
-                            talk(stream, &served, Caller::local(user), own, stopped).await;
+                            talk(stream, &served, Caller::local(user, slot), stopped).await;
                         }
                         Stream::Tcp(stream, from) => {
-                            begin(stream, from, user, own, &served, stopped).await;
+                            begin(stream, from, user, slot, &served, stopped).await;
                         }
                     }
-                    drop(places);
                 });
             }
             Err(error) => {
@@ -238,51 +212,30 @@ async fn accept(listener: Listener, served: Arc<Served>, mut stopped: watch::Rec
     }
 }
 
-/// What a connection begins with.
-async fn first_byte(stream: &TcpStream) -> Option<u8> {
-    let mut byte = [0; 1];
-    match stream.peek(&mut byte).await {
-        Ok(1) => Some(byte[0]),
-        _ => None,
-    }
-}
-
 /// A connection over TCP: with TLS, if it begins so and the tier speaks it.
 async fn begin(
     stream: TcpStream,
     from: std::net::SocketAddr,
     user: Option<u32>,
-    own: bool,
+    slot: Slot,
     served: &Served,
     stopped: watch::Receiver<bool>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    // A process of the owner's may wait with its first word.
-    let first = if own {
-        first_byte(&stream).await
-    } else {
-        let first = tokio::time::timeout(HEAD_MAX, first_byte(&stream)).await;
-        first.ok().flatten()
-    };
-    match (first, &served.tls) {
-        (None, _) => {}
-        (Some(FIRST_BYTE), Some(tls)) => {
-            match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let exporter = exporter(stream.get_ref().1);
-                    let caller = Caller::remote(from, user, true, exporter);
-                    talk(stream, served, caller, own, stopped).await;
-                }
-                Ok(Err(error)) => tracing::warn!(%from, %error, "no agreement on TLS"),
-                Err(_) => tracing::debug!(%from, "no agreement on TLS in time"),
-            }
+    match tls::begin(stream, served.tls.as_ref(), true).await {
+        Ok(Begun::Plain(stream)) => {
+            let caller = Caller::remote(from, user, false, None, slot);
+            talk(stream, served, caller, stopped).await;
         }
-        _ => {
-            let caller = Caller::remote(from, user, false, None);
-            talk(stream, served, caller, own, stopped).await;
+        Ok(Begun::Encrypted(stream)) => {
+            let exporter = tls::exporter(stream.get_ref().1);
+            let caller = Caller::remote(from, user, true, exporter, slot);
+            talk(stream, served, caller, stopped).await;
         }
+        Err(NotBegun::Tls(error)) => tracing::warn!(%from, %error, "no agreement on TLS"),
+        Err(NotBegun::Silent) => tracing::debug!(%from, "a client said nothing in time"),
     }
 }
 
@@ -290,7 +243,6 @@ async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     served: &Served,
     caller: Arc<Caller>,
-    own: bool,
     mut stopped: watch::Receiver<bool>,
 ) {
     let (access, asks) = (served.access.clone(), caller.clone());
@@ -324,22 +276,13 @@ async fn talk(
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    let unknown = async {
-        if own {
-            std::future::pending::<()>().await;
-        }
-        tokio::time::sleep(UNKNOWN_MAX).await;
-        if caller.is_known() {
-            std::future::pending::<()>().await;
-        }
-    };
     tokio::select! {
         ended = connection.as_mut() => {
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended");
             }
         }
-        () = unknown => {
+        () = caller.slot().overdue() => {
             tracing::debug!(peer = %caller.ip(), "a connection without a right to ask is closed");
         }
         () = ended(&mut stopped) => {

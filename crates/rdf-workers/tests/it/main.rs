@@ -6,6 +6,9 @@ mod agree;
 mod cases;
 #[path = "../../../rdf/tests/it/generator.rs"]
 mod generator;
+mod hostile;
+#[path = "../../../site/tests/it/sources.rs"]
+mod sources;
 
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, DateTime, Found, Options, Part, RdfFormat};

@@ -3,11 +3,11 @@
 use super::{Access, Allowed, KnownBy};
 use crate::http::{Bound, Session};
 use crate::settings::Loopback;
-use crate::slots::{Slot, Source};
 use axum::body::Body;
 use esker_access::page::{Foreign, Sender};
 use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
+use esker_access::slots::Slot;
 use esker_access::{PublicKey, Refused, Role, fingerprint, token};
 use http::{Request, Response, StatusCode, header};
 use std::fmt;
@@ -120,11 +120,6 @@ impl Caller {
     /// What its connection is counted by.
     pub(crate) fn slot(&self) -> &Slot {
         &self.slot
-    }
-
-    /// Where it comes from, to count failures by.
-    pub(super) fn source(&self) -> Source {
-        self.slot.source()
     }
 
     fn proven(&self) -> MutexGuard<'_, Option<Proven>> {
@@ -296,7 +291,7 @@ impl Asking {
             }
             _ => match &*self.caller.proven() {
                 Some(proven) => format!("key {}", fingerprint(proven.key.key_data())),
-                None => self.caller.source().to_string(),
+                None => self.caller.slot.source().to_string(),
             },
         };
         client.into()
@@ -461,7 +456,7 @@ impl Asking {
         match access.rights.of_token(token) {
             Ok((granted, _)) => Ok(granted.into()),
             Err(refused) => Err({
-                access.penalties.failed(self.caller.source());
+                self.caller.slot.failed();
                 Denied::unknown(
                     refused.word(),
                     format!("the token opens nothing here: {}", refused.told()),

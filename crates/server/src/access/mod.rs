@@ -6,7 +6,6 @@
 
 mod bound;
 mod caller;
-mod penalty;
 mod prove;
 pub(crate) mod table;
 
@@ -17,7 +16,6 @@ pub(crate) use prove::{prove, routes};
 use crate::http::{Bound, Sessions};
 use crate::metrics::Metrics;
 use crate::settings::{Loopback, Settings};
-use crate::slots::Source;
 use axum::body::Body;
 use caller::Denied;
 use esker_access::grants::Listed;
@@ -28,8 +26,7 @@ use esker_access::{
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result};
-use http::{Request, Response};
-use penalty::Penalties;
+use http::{Request, Response, StatusCode};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -56,8 +53,6 @@ pub(crate) struct Access {
     origins: Vec<String>,
     /// Where it listens, as `HOST:PORT`, by the name that its settings have.
     authority: OnceLock<String>,
-    /// Who has failed to prove who they are.
-    penalties: Penalties,
 }
 
 impl Access {
@@ -80,7 +75,6 @@ impl Access {
             sessions: Sessions::default(),
             origins: settings.sparql.origins().map(str::to_owned).collect(),
             authority: OnceLock::new(),
-            penalties: Penalties::default(),
         };
         for mistake in access.rights.mistakes() {
             tracing::warn!("{mistake}");
@@ -130,6 +124,9 @@ impl Access {
         asking: &Asking,
         request: &Request<B>,
     ) -> std::result::Result<BoundUser, Response<Body>> {
+        if let Some(words) = asking.caller.slot().refusal() {
+            return Err(full(request, words));
+        }
         let path = request.uri().path();
         let found = table::find(request.method().as_str(), path);
         let needs = match &found {
@@ -137,7 +134,7 @@ impl Access {
             // Whoever may read is told so.
             Found::OtherMethods(_) | Found::Nothing => READ,
         };
-        let mut response = match (self.admit(asking, needs, path), found) {
+        Err(match (self.admit(asking, needs, path), found) {
             (Ok(BoundUser(Some(user))), Found::Listed(entry)) if !entry.per_user => {
                 let denied = Denied::known("bound", BoundUser::refusal(&user, path));
                 self.refused(asking, denied, path).response(request)
@@ -146,12 +143,7 @@ impl Access {
             (Ok(_), Found::OtherMethods(allow)) => crate::http::wrong_method(request, &allow),
             (Ok(_), Found::Nothing) => crate::http::nothing(request),
             (Err(denied), _) => denied.response(request),
-        };
-        // An answer to HEAD that has a body is one that HTTP/2 does not take.
-        if request.method() == http::Method::HEAD {
-            *response.body_mut() = Body::empty();
-        }
-        Err(response)
+        })
     }
 
     /// How this server proves itself.
@@ -231,11 +223,6 @@ impl Access {
     /// Whether a user of this machine may do everything.
     pub(crate) fn is_owner(&self, user: u32) -> bool {
         self.users.contains(&user) && peer::is_mapped(user)
-    }
-
-    /// Whether that source has failed to prove who it is, often and lately.
-    pub(crate) fn hinders(&self, source: Source) -> bool {
-        self.penalties.hinders(source).is_some()
     }
 
     /// A connection on which somebody was let in stays. One client has so many of them.
@@ -321,6 +308,15 @@ impl Access {
                 denied.words
             )
         })
+    }
+}
+
+/// The answer to any request on a connection for which there is no room.
+fn full<B>(request: &Request<B>, words: &str) -> Response<Body> {
+    if crate::http::is_grpc(request) {
+        tonic::Status::resource_exhausted(words).into_http()
+    } else {
+        crate::http::failure(StatusCode::TOO_MANY_REQUESTS, words, Some(1_000))
     }
 }
 

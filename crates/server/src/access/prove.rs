@@ -6,16 +6,15 @@ use super::table::ADMIN;
 use crate::http::SESSION_PREFIX;
 use crate::service::Service;
 use esker_access::authorized::Terms;
+use esker_access::prove::{Proving as Showing, Unproved};
 use esker_access::token::Opens;
-use esker_access::{PublicKey, Role, fingerprint, grants, proof};
+use esker_access::{PublicKey, Refused, Role, fingerprint, grants};
 use esker_model::Error;
 use esker_rpc::proto;
 use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
 
-/// Keys that a client shows at once.
-const KEYS_MAX: usize = 64;
 /// Bytes of a message.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
 /// The longest that a token holds: a year.
@@ -51,59 +50,34 @@ pub(crate) fn prove(
 ) -> Result<proto::ProveReply, Status> {
     let access = &service.access;
     let caller: &Caller = &asking.caller;
-    let hindered = access.penalties.hinders(caller.source());
-    if hindered.is_none() {
-        // What has just been granted holds.
-        access.rights.refresh();
-    }
-    let mut reply = proto::ProveReply::default();
-    for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
-        // A kind that is not known here has no rights here.
-        let Ok(key) = PublicKey::from_openssh(text.trim()) else {
-            continue;
-        };
-        let key = key.key_data();
-        let is_host = key == access.host.public().key_data();
-        if is_host || access.rights.of_key(key, caller.address()).is_ok() {
-            reply.usable.push(u32::try_from(i).unwrap_or(u32::MAX));
-        }
-    }
-    let shown = !reply.usable.is_empty() || caller.slot().is_proving();
-    if let Some(left) = hindered.filter(|_| !shown) {
-        let words = format!(
-            "{} has failed to prove who it is too often: try again in {} s",
-            caller.source(),
-            left.as_secs() + 1
-        );
-        access.count_refused("hindered");
-        return Err(Denied::unknown("hindered", words).status());
-    }
-    if !reply.usable.is_empty() {
-        caller.slot().proving();
-    }
-    if request.proof.is_empty() {
-        if reply.usable.is_empty() && !request.keys.is_empty() {
-            return Err(none_usable(access, asking, &request.keys));
-        }
-        return Ok(reply);
-    }
-    let Some(exporter) = caller.exporter() else {
-        let denied = Denied::unknown(
-            "plain",
-            "a proof is bound to a connection by TLS 1.3, and this one has none".into(),
-        );
-        return Err(access.refused(asking, denied, "Prove").status());
+    let showing = Showing {
+        rights: &access.rights,
+        host: Some(access.host.public().key_data()),
+        slot: caller.slot(),
+        from: caller.address(),
+        exporter: caller.exporter(),
     };
-    let key = match proof::check(&request.proof, exporter) {
-        Ok(key) => key,
-        Err(why) => {
-            access.penalties.failed(caller.source());
-            let words = format!(
-                "the proof is refused: {why} (a proof is good on the connection it was made for, and on no other)"
-            );
-            let denied = Denied::unknown("bad_proof", words);
-            return Err(access.refused(asking, denied, "Prove").status());
-        }
+    let shown = showing
+        .see(&request.keys, &request.proof)
+        .map_err(|unproved| {
+            let words = unproved.to_string();
+            let denied = match unproved {
+                Unproved::Hindered(_) => {
+                    access.count_refused("hindered");
+                    return Denied::unknown("hindered", words).status();
+                }
+                Unproved::NoneUsable(keys) => none_usable(&keys),
+                Unproved::Unbound => Denied::unknown("plain", words),
+                Unproved::Wrong(_) => Denied::unknown("bad_proof", words),
+            };
+            access.refused(asking, denied, "Prove").status()
+        })?;
+    let mut reply = proto::ProveReply {
+        usable: shown.usable,
+        ..Default::default()
+    };
+    let Some(key) = shown.proved else {
+        return Ok(reply);
     };
     let comment = access.rights.comment_of(&key);
     let key = PublicKey::new(key, comment.clone());
@@ -115,51 +89,29 @@ pub(crate) fn prove(
             Ok(reply)
         }
         Err(refused) => {
-            access.penalties.failed(caller.source());
+            caller.slot().failed();
             let denied = Denied::of_key(&key, &refused);
             Err(access.refused(asking, denied, "Prove").status())
         }
     }
 }
 
-/// None of the keys that are shown opens anything: each is named, with the reason.
-fn none_usable(access: &Access, asking: &Asking, keys: &[String]) -> Status {
-    access.penalties.failed(asking.caller.source());
-    let mut why = "unknown_key";
-    let mut reasons = Vec::new();
-    for text in keys.iter().take(KEYS_MAX) {
-        let Ok(key) = PublicKey::from_openssh(text.trim()) else {
-            continue;
-        };
-        if let Err(refused) = access
-            .rights
-            .of_key(key.key_data(), asking.caller.address())
-        {
-            if refused != esker_access::Refused::Unknown {
-                why = refused.word();
-            }
-            // Files and their modes are the owner's business; the log has them.
-            let said = match &refused {
-                esker_access::Refused::Unread { .. } => {
-                    "the server cannot read who has rights; its log says why".to_owned()
-                }
-                other => other.to_string(),
-            };
-            reasons.push((named(&key), refused.to_string(), said));
-        }
-    }
-    let words = |full: bool| {
-        let each: Vec<String> = reasons
+/// None of the keys that were shown opens anything: each is named, with the reason.
+fn none_usable(keys: &[(PublicKey, Refused)]) -> Denied {
+    let known = keys.iter().rfind(|(_, why)| *why != Refused::Unknown);
+    let why = known.map_or("unknown_key", |(_, why)| why.word());
+    let words = |said: fn(&Refused) -> String| {
+        let each = keys
             .iter()
-            .map(|(key, log, said)| format!("{key}: {}", if full { log } else { said }))
-            .collect();
+            .map(|(key, why)| format!("{}: {}", named(key), said(why)));
+        let each: Vec<String> = each.collect();
         format!(
             "no key that was shown opens this database: {}",
             each.join("; ")
         )
     };
-    let denied = Denied::known(why, words(false)).logged(words(true));
-    access.refused(asking, denied, "Prove").status()
+    // Files and their modes are the owner's business; the log has them.
+    Denied::known(why, words(Refused::told)).logged(words(Refused::to_string))
 }
 
 /// Takes a key's or a token's rights, or ends a session: in words.

@@ -251,12 +251,12 @@ impl Hub {
                     continue;
                 }
             };
-            let Some(taken) = self.door.take(&stream, from, &routes) else {
+            let Some((stream, taken)) = self.door.take(stream, from) else {
                 continue;
             };
-            let (hub, stop) = (Arc::clone(&self), stop.clone());
+            let (hub, routes, stop) = (Arc::clone(&self), routes.clone(), stop.clone());
             tokio::spawn(async move {
-                serve(stream, from, &hub.door, taken, stop).await;
+                serve(stream, &hub.door, taken, routes, stop).await;
             });
         }
     }

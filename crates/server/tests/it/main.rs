@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod background;
 mod bound;
 mod cluster;
 mod common;
@@ -21,6 +22,7 @@ mod openlineage;
 mod pages;
 mod plain;
 mod raw;
+mod refused;
 mod routes;
 mod senders;
 mod sessions;

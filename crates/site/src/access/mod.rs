@@ -11,13 +11,14 @@ use axum::body::Body;
 use axum::response::Response;
 use esker_access::peer::is_own_or_root;
 use esker_access::proof::EXPORTER_BYTES;
+use esker_access::slots::Slot;
+use esker_access::token::hash_of;
 use esker_access::{Folder, HostKey, KeyData, Rights, fingerprint, host_key, tls};
 use http::{Request, StatusCode, header};
 use serde_json::json;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_rustls::TlsAcceptor;
 
@@ -52,8 +53,8 @@ pub(crate) struct Caller {
     exporter: Option<[u8; EXPORTER_BYTES]>,
     /// The key that was proved.
     proven: Mutex<Option<KeyData>>,
-    /// Whether a request was admitted.
-    known: AtomicBool,
+    /// What its connection is counted by.
+    slot: Slot,
 }
 
 /// A request's sender.
@@ -68,15 +69,14 @@ pub(crate) struct Asking {
 /// Why a request is refused.
 #[derive(Debug)]
 pub(crate) struct Denied {
-    /// Whether its sender is known, and may not.
-    known: bool,
+    code: StatusCode,
     words: String,
 }
 
 impl Caller {
     /// A process at a socket of this machine.
-    pub(crate) fn local(user: Option<u32>) -> Arc<Self> {
-        Self::new(None, user, false, None)
+    pub(crate) fn local(user: Option<u32>, slot: Slot) -> Arc<Self> {
+        Self::new(None, user, None, false, slot)
     }
 
     /// A client at the port; `user` is what the kernel says of it.
@@ -85,15 +85,17 @@ impl Caller {
         user: Option<u32>,
         encrypted: bool,
         exporter: Option<[u8; EXPORTER_BYTES]>,
+        slot: Slot,
     ) -> Arc<Self> {
-        Self::new(Some(peer), user, encrypted, exporter)
+        Self::new(Some(peer), user, exporter, encrypted, slot)
     }
 
     fn new(
         peer: Option<SocketAddr>,
         user: Option<u32>,
-        encrypted: bool,
         exporter: Option<[u8; EXPORTER_BYTES]>,
+        encrypted: bool,
+        slot: Slot,
     ) -> Arc<Self> {
         Arc::new(Self {
             peer,
@@ -101,7 +103,7 @@ impl Caller {
             encrypted,
             exporter,
             proven: Mutex::new(None),
-            known: AtomicBool::new(false),
+            slot,
         })
     }
 
@@ -111,9 +113,9 @@ impl Caller {
         peer.unwrap_or(Ipv4Addr::LOCALHOST.into())
     }
 
-    /// Whether a request of this connection was admitted.
-    pub(crate) fn is_known(&self) -> bool {
-        self.known.load(Ordering::Acquire)
+    /// What its connection is counted by.
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
     }
 
     fn proven(&self) -> MutexGuard<'_, Option<KeyData>> {
@@ -143,35 +145,44 @@ impl Asking {
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
+
+    /// By what the connections of one client are counted: a token, a key, else where it is.
+    fn client(&self) -> Arc<str> {
+        let client = match (&self.token, &*self.caller.proven()) {
+            (Some(token), _) => format!("token {}", hash_of(token)),
+            (None, Some(key)) => format!("key {}", fingerprint(key)),
+            (None, None) => self.caller.slot.source().to_string(),
+        };
+        client.into()
+    }
 }
 
 impl Denied {
-    fn unknown(words: impl Into<String>) -> Self {
+    fn new(code: StatusCode, words: impl Into<String>) -> Self {
         let words = words.into();
-        Self {
-            known: false,
-            words,
-        }
+        Self { code, words }
     }
 
+    /// It is not known who the sender is.
+    fn unknown(words: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, words)
+    }
+
+    /// The sender is known, and may not.
     fn known(words: impl Into<String>) -> Self {
-        let words = words.into();
-        Self { known: true, words }
+        Self::new(StatusCode::FORBIDDEN, words)
+    }
+
+    /// There are as many connections as there may be.
+    fn full(words: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, words)
     }
 
     pub(crate) fn status(self) -> tonic::Status {
-        if self.known {
-            tonic::Status::permission_denied(self.words)
-        } else {
-            tonic::Status::unauthenticated(self.words)
-        }
-    }
-
-    fn code(&self) -> StatusCode {
-        if self.known {
-            StatusCode::FORBIDDEN
-        } else {
-            StatusCode::UNAUTHORIZED
+        match self.code {
+            StatusCode::FORBIDDEN => tonic::Status::permission_denied(self.words),
+            StatusCode::TOO_MANY_REQUESTS => tonic::Status::resource_exhausted(self.words),
+            _ => tonic::Status::unauthenticated(self.words),
         }
     }
 
@@ -181,14 +192,15 @@ impl Denied {
         if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
             return self.status().into_http();
         }
-        let code = self.code();
         let body = json!({ "error": self.words }).to_string();
-        let built = Response::builder()
-            .status(code)
+        let mut built = Response::builder()
+            .status(self.code)
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::CACHE_CONTROL, "no-store")
-            .body(Body::from(body));
-        built.unwrap_or_default()
+            .header(header::CACHE_CONTROL, "no-store");
+        if self.code == StatusCode::TOO_MANY_REQUESTS {
+            built = built.header(header::RETRY_AFTER, 1);
+        }
+        built.body(Body::from(body)).unwrap_or_default()
     }
 }
 
@@ -233,14 +245,19 @@ impl Access {
         request: &Request<B>,
     ) -> Result<Asking, Box<Response>> {
         let asking = Asking::of(caller, request);
+        if let Some(words) = caller.slot.refusal() {
+            return Err(Box::new(Denied::full(words).response(request)));
+        }
         if OPEN.contains(&(request.method().as_str(), request.uri().path())) {
+            caller.slot.asked();
             return Ok(asking);
         }
-        match self.may_ask(&asking) {
-            Ok(()) => {
-                caller.known.store(true, Ordering::Release);
-                Ok(asking)
-            }
+        let known = || {
+            let counted = caller.slot.known(|| asking.client());
+            counted.map_err(Denied::full)
+        };
+        match self.may_ask(&asking).and_then(|()| known()) {
+            Ok(()) => Ok(asking),
             Err(denied) => {
                 tracing::warn!(
                     peer = caller.peer.map_or("unix".into(), |p| p.to_string()),
@@ -288,6 +305,7 @@ impl Access {
         };
         let found = keys.rights.of_token(token);
         found.map(drop).map_err(|refused| {
+            caller.slot.failed();
             Denied::unknown(format!("the token opens nothing here: {}", refused.told()))
         })
     }

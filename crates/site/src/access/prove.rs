@@ -3,7 +3,8 @@
 use super::{Access, Asking, Denied};
 use axum::body::{Body, Bytes};
 use axum::response::Response;
-use esker_access::{PublicKey, fingerprint, proof};
+use esker_access::fingerprint;
+use esker_access::prove::{Proving as Showing, Unproved};
 use esker_rpc::proto;
 use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
 use http::{Request as HttpRequest, StatusCode, header};
@@ -11,8 +12,6 @@ use prost::Message as _;
 use std::sync::Arc;
 use tonic::{Request, Response as Reply, Status, async_trait};
 
-/// Keys that a client shows at once.
-const KEYS_MAX: usize = 64;
 /// Bytes of a message.
 const BYTES_MAX: usize = 256 << 10;
 
@@ -27,29 +26,27 @@ impl Access {
         let Some(keys) = &self.keys else {
             return Err(self.nobody(asking, false));
         };
-        let mut reply = proto::ProveReply::default();
-        for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
-            // A kind that is not known here has no rights here.
-            let Ok(key) = PublicKey::from_openssh(text.trim()) else {
-                continue;
-            };
-            if keys.rights.of_key(key.key_data(), caller.ip()).is_ok() {
-                reply.usable.push(u32::try_from(i).unwrap_or(u32::MAX));
-            }
-        }
-        if request.proof.is_empty() {
-            if reply.usable.is_empty() && !request.keys.is_empty() {
-                return Err(Denied::known(
-                    "none of the keys that are shown has rights here",
-                ));
-            }
+        let showing = Showing {
+            rights: &keys.rights,
+            host: None,
+            slot: caller.slot(),
+            from: caller.ip(),
+            exporter: caller.exporter.as_ref(),
+        };
+        let shown =
+            showing
+                .see(&request.keys, &request.proof)
+                .map_err(|unproved| match &unproved {
+                    Unproved::NoneUsable(_) => Denied::known(unproved.to_string()),
+                    _ => Denied::unknown(unproved.to_string()),
+                })?;
+        let mut reply = proto::ProveReply {
+            usable: shown.usable,
+            ..Default::default()
+        };
+        let Some(key) = shown.proved else {
             return Ok(reply);
-        }
-        let exporter = caller.exporter.as_ref().ok_or_else(|| {
-            Denied::unknown("a proof is bound to a connection by TLS 1.3, and this one has none")
-        })?;
-        let key = proof::check(&request.proof, exporter)
-            .map_err(|why| Denied::unknown(format!("the proof is refused: {why}")))?;
+        };
         match keys.rights.of_key(&key, caller.ip()) {
             Ok(granted) => {
                 tracing::info!(peer = %caller.ip(), key = fingerprint(&key), "a key was proved");
@@ -58,11 +55,14 @@ impl Access {
                 reply.comment = granted.comment;
                 Ok(reply)
             }
-            Err(refused) => Err(Denied::known(format!(
-                "key {}: {}",
-                fingerprint(&key),
-                refused.told()
-            ))),
+            Err(refused) => {
+                caller.slot().failed();
+                Err(Denied::known(format!(
+                    "key {}: {}",
+                    fingerprint(&key),
+                    refused.told()
+                )))
+            }
         }
     }
 }
@@ -153,6 +153,6 @@ pub(crate) async fn by_http(access: Arc<Access>, request: HttpRequest<Body>) -> 
                 .body(Body::from(reply.encode_to_vec()));
             built.unwrap_or_default()
         }
-        Err(denied) => said(denied.code(), &denied.words),
+        Err(denied) => said(denied.code, &denied.words),
     }
 }

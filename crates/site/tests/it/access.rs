@@ -1,6 +1,7 @@
 //! Who may ask a tier: its owner's processes, as the kernel says, and nobody for a page of another site. Attacks are carried out by
 //! a real second user.
 
+use crate::sources::outside;
 use crate::tiers::tier;
 use esker_access::authorized::Terms;
 use esker_access::{HostKey, Role, grants};
@@ -300,17 +301,6 @@ async fn what_is_kept_on_disk_is_its_owners_alone() {
 fn tiers_on_other_machines_are_asked_with_keys_alone() {
     let refused = TierAddress::parse("http://edge.example:7500").unwrap_err();
     assert!(refused.contains("esker://edge.example:7500"), "{refused}");
-}
-
-/// An address of this machine that is not loopback: there the kernel does not say whose a connection is.
-fn outside() -> Option<String> {
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.77:9").ok()?;
-    let address = socket.local_addr().ok()?.ip();
-    if address.is_loopback() {
-        return None;
-    }
-    Some(address.to_string())
 }
 
 /// From elsewhere a key of SSH is proved over TLS, and only for as long as it has rights here.

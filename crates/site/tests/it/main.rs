@@ -6,7 +6,9 @@ mod access;
 mod etcd_program;
 #[path = "../../../etcd/tests/it/server.rs"]
 mod etcd_server;
+mod hostile;
 mod http;
 mod pool;
+mod sources;
 mod stay;
 mod tiers;

@@ -1,24 +1,43 @@
-//! Slots for connections: how many there are of all, of one source, and of those who have not said who they are.
+//! Slots for connections: how many there are of all, of one source, and of those who have not said who they are; and which sources have
+//! failed to prove who they are.
 //!
 //! A connection is taken before anything is known of whoever makes it but its source. As long as no request on it was let in, it is one of
 //! few, and for a short time: so that whoever connects and says nothing, or never proves anything, leaves room for others. Some slots are
-//! for the owner's processes alone.
+//! for the owner's processes alone. Servers, tiers of the site cache and RDF workers count their connections so.
 
-use crate::limits::{
-    ASKED_MAX, HEAD_MAX, OWNER_CONNECTIONS, PROVE_MAX, REFUSED_CONNECTIONS_MAX, UNPROVED_LEAST,
-};
+use crate::penalty::Penalties;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+
+/// Connections at once unless settings say otherwise.
+pub const CONNECTIONS: usize = 1_024;
+/// Connections that the owner's processes may have beyond the limit.
+pub const OWNER_CONNECTIONS: usize = 16;
+/// Connections of one source that may be unproved at once, if that is more than a quarter of all.
+pub const UNPROVED_LEAST: usize = 10;
+/// Connections beyond the limit that are told so; others are closed without a word.
+pub const REFUSED_CONNECTIONS_MAX: usize = 64;
+/// How long a connection stays open that is closed without a word: a client that connects again at once is slowed down.
+pub const CLOSE_AFTER: Duration = Duration::from_secs(1);
+/// Connections that wait for that at a time; others are closed at once.
+pub const CLOSING_MAX: usize = 512;
+/// How long a client may take for the first byte of a connection, to agree on TLS, for the head of an HTTP request, and a connection until a
+/// request on it is let in.
+pub const HEAD_MAX: Duration = Duration::from_secs(10);
+/// How long a connection lasts on which nothing was asked but what everybody may ask.
+pub const ASKED_MAX: Duration = Duration::from_mins(1);
+/// How long one lasts on which a key was shown that has rights, and was not proved: whoever has it may be asked for a passphrase.
+pub const PROVE_MAX: Duration = Duration::from_mins(2);
 
 /// Where a connection comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Source {
+pub enum Source {
     /// A process of this machine, of that user.
     User(u32),
     /// An address; of version 6 the first half, for a machine has all of the other.
@@ -27,7 +46,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// Of a connection from there, whose other end the kernel says is that user's.
-    pub(crate) fn new(address: IpAddr, user: Option<u32>) -> Self {
+    pub fn new(address: IpAddr, user: Option<u32>) -> Self {
         match (user, address.to_canonical()) {
             (Some(user), _) => Self::User(user),
             (None, IpAddr::V6(ip)) => {
@@ -76,12 +95,17 @@ impl Standing {
 
 /// The slots of a port or a socket.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub struct Slots {
+    /// Who has them, in one word.
+    whose: &'static str,
     /// Connections of those who are not the owner.
     most: usize,
     /// Connections of one source, and of one key.
     each: usize,
     state: Mutex<State>,
+    penalties: Penalties,
+    /// How many more connections without a slot may wait to be closed.
+    closing: Arc<Semaphore>,
     random: std::collections::hash_map::RandomState,
 }
 
@@ -101,34 +125,30 @@ struct Counts {
     unproved: usize,
 }
 
-/// Why a connection gets no slot.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    /// With these words, in a slot for those who are told so.
-    Told(String),
-    /// It is closed without a word.
-    Closed,
-}
-
 /// A connection's slot, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub struct Slot {
     slots: Arc<Slots>,
     source: Source,
     owner: bool,
-    refused: bool,
+    refusal: Option<String>,
     begun: Instant,
     standing: watch::Sender<Standing>,
     key: Mutex<Option<Arc<str>>>,
 }
 
 impl Slots {
-    /// For so many connections at once, so many of them of one source or key. The owner has some more.
-    pub(crate) fn new(most: usize, each: usize) -> Arc<Self> {
+    /// Of a `"server"` or what else has connections: for `most` at once, `each` of them of one source or key; 0 stands for half of all. The owner
+    /// has some more.
+    pub fn new(whose: &'static str, most: usize, each: usize) -> Arc<Self> {
+        let each = if each == 0 { most.div_ceil(2) } else { each };
         Arc::new(Self {
+            whose,
             most,
             each: each.min(most),
             state: Mutex::default(),
+            penalties: Penalties::default(),
+            closing: Arc::new(Semaphore::new(CLOSING_MAX)),
             random: std::collections::hash_map::RandomState::new(),
         })
     }
@@ -151,79 +171,102 @@ impl Slots {
         chance < above
     }
 
-    /// A slot for a connection from there. `hindered`: its source has failed to prove who it is, often and lately.
-    pub(crate) fn take(
-        self: &Arc<Self>,
-        source: Source,
-        owner: bool,
-        hindered: bool,
-    ) -> Result<Slot, Full> {
+    /// A slot for a connection from there; none for one that is to be closed without a word ([`Slots::close_later`]). A source that has failed
+    /// to prove who it is, often and lately, has fewer.
+    pub fn take(self: &Arc<Self>, source: Source, owner: bool) -> Option<Slot> {
+        let hindered = self.penalties.hinders(source).is_some();
         let mut state = self.state();
         state.taken += 1;
         let counts = state.sources.get(&source).copied().unwrap_or_default();
         let most = self.most + if owner { OWNER_CONNECTIONS } else { 0 };
         let unproved = self.unproved_each() / if hindered { 8 } else { 1 };
-        let full = if state.open >= most {
-            Some(format!(
-                "the server has {} connections, the most it may: close some, or try again in 1 s",
-                state.open
-            ))
+        let refusal = if state.open >= most {
+            Some(self.full(state.open, None))
         } else if !owner && counts.open >= self.each {
-            Some(format!(
-                "the server has {} connections of {source}, the most that one may have: close some, or try again in 1 s",
-                counts.open
-            ))
+            Some(self.full(counts.open, Some(&source)))
         } else {
             None
         };
-        if let Some(words) = full {
+        if refusal.is_some() {
             if state.refused >= REFUSED_CONNECTIONS_MAX {
-                return Err(Full::Closed);
+                return None;
             }
-            return Err(Full::Told(words));
-        }
-        let early = counts.unproved >= unproved.max(1) || self.drops_early(&state);
-        if !owner && early {
-            return Err(Full::Closed);
-        }
-        state.open += 1;
-        let counts = state.sources.entry(source).or_default();
-        counts.open += 1;
-        if !owner {
-            counts.unproved += 1;
-            state.unproved += 1;
+            state.refused += 1;
+        } else {
+            let early = counts.unproved >= unproved.max(1) || self.drops_early(&state);
+            if !owner && early {
+                return None;
+            }
+            state.open += 1;
+            let counts = state.sources.entry(source).or_default();
+            counts.open += 1;
+            if !owner {
+                counts.unproved += 1;
+                state.unproved += 1;
+            }
         }
         drop(state);
-        Ok(self.slot(source, owner, false))
-    }
-
-    /// A slot for a connection that is told that there is none.
-    pub(crate) fn refuse(self: &Arc<Self>, source: Source) -> Slot {
-        self.state().refused += 1;
-        self.slot(source, false, true)
-    }
-
-    fn slot(self: &Arc<Self>, source: Source, owner: bool, refused: bool) -> Slot {
-        Slot {
+        Some(Slot {
             slots: Arc::clone(self),
             source,
             owner,
-            refused,
+            refusal,
             begun: Instant::now(),
             standing: watch::channel(Standing::Silent).0,
             key: Mutex::new(None),
+        })
+    }
+
+    /// That there are so many connections: of all, or of one source or key.
+    fn full(&self, connections: usize, of: Option<&dyn fmt::Display>) -> String {
+        let whose = self.whose;
+        let most = match of {
+            None => ", the most it may".to_owned(),
+            Some(one) => format!(" of {one}, the most that one may have"),
+        };
+        format!("the {whose} has {connections} connections{most}: close some, or try again in 1 s")
+    }
+
+    /// Closes a connection that got no slot, after a while ([`CLOSE_AFTER`]): whoever connects again as soon as a connection is closed does so less
+    /// often. If many wait already, it is closed at once. It is to be called within tokio's runtime.
+    pub fn close_later(&self, stream: impl Send + 'static) {
+        if let Ok(place) = Arc::clone(&self.closing).try_acquire_owned() {
+            tokio::spawn(async move {
+                tokio::time::sleep(CLOSE_AFTER).await;
+                drop((stream, place));
+            });
         }
     }
 }
 
 impl Slot {
     /// Where its connection comes from.
-    pub(crate) fn source(&self) -> Source {
+    pub fn source(&self) -> Source {
         self.source
     }
 
+    /// Why there is no room for its connection, if so: that is what all its requests are answered with.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// Its client has failed to prove who it is: so has its source.
+    pub fn failed(&self) {
+        self.slots.penalties.failed(self.source);
+    }
+
+    /// That its source has failed too often, for a while.
+    pub fn hindered(&self) -> Option<String> {
+        let left = self.slots.penalties.hinders(self.source)?;
+        Some(format!(
+            "{} has failed to prove who it is too often: try again in {} s",
+            self.source,
+            left.as_secs() + 1
+        ))
+    }
+
     fn rises(&self, to: Standing) -> bool {
-        !self.refused
+        self.refusal.is_none()
             && self.standing.send_if_modified(|standing| {
                 let rises = *standing < to;
                 if rises {
@@ -234,30 +277,30 @@ impl Slot {
     }
 
     /// A request was let in that everybody may send.
-    pub(crate) fn asked(&self) {
+    pub fn asked(&self) {
         if *self.standing.borrow() == Standing::Silent {
             self.rises(Standing::Asked);
         }
     }
 
     /// A key was shown that has rights.
-    pub(crate) fn proving(&self) {
+    pub fn proving(&self) {
         self.rises(Standing::Proving);
     }
 
     /// Whether a key was shown on it that has rights.
-    pub(crate) fn is_proving(&self) -> bool {
+    pub fn is_proving(&self) -> bool {
         *self.standing.borrow() >= Standing::Proving
     }
 
     /// Whether nobody was let in yet who said who they are.
-    pub(crate) fn is_unproved(&self) -> bool {
+    pub fn is_unproved(&self) -> bool {
         *self.standing.borrow() != Standing::Known
     }
 
     /// Somebody was let in who is known by that; what else there is of them may be too much.
-    pub(crate) fn known(&self, key: impl FnOnce() -> Arc<str>) -> Result<(), String> {
-        if !self.is_unproved() || self.refused {
+    pub fn known(&self, key: impl FnOnce() -> Arc<str>) -> Result<(), String> {
+        if !self.is_unproved() || self.refusal.is_some() {
             return Ok(());
         }
         if !self.owner {
@@ -266,9 +309,7 @@ impl Slot {
             let each = self.slots.each;
             let count = state.keys.entry(Arc::clone(&key)).or_default();
             if *count >= each {
-                return Err(format!(
-                    "the server has {each} connections of {key}, the most that one may have: close some, or try again in 1 s"
-                ));
+                return Err(self.slots.full(each, Some(&key)));
             }
             let mut own = self.key.lock().unwrap_or_else(PoisonError::into_inner);
             // Two requests may come at once.
@@ -287,16 +328,16 @@ impl Slot {
     }
 
     /// Ends when the connection is to be closed, because nobody has said in time who they are. Never else.
-    pub(crate) async fn overdue(&self) {
+    pub async fn overdue(&self) {
         let mut standing = self.standing.subscribe();
         loop {
             let now = *standing.borrow_and_update();
             let Some(time) = now.lasts() else {
                 return std::future::pending().await;
             };
-            tokio::select! {
-                _ = standing.changed() => {}
-                () = tokio::time::sleep_until(self.begun + time) => return,
+            let changed = tokio::time::timeout_at(self.begun + time, standing.changed());
+            if changed.await.is_err() {
+                return;
             }
         }
     }
@@ -305,7 +346,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.state();
-        if self.refused {
+        if self.refusal.is_some() {
             state.refused = state.refused.saturating_sub(1);
             return;
         }
@@ -340,29 +381,37 @@ mod tests {
         move || name
     }
 
-    fn told(taken: Result<Slot, Full>) -> String {
-        match taken {
-            Err(Full::Told(words)) => words,
-            other => panic!("{other:?}"),
-        }
+    fn told(taken: Option<Slot>) -> String {
+        taken.unwrap().refusal().unwrap().to_owned()
     }
 
     /// Whoever proves nothing is one of few, and nobody else has less for it.
     #[test]
     fn one_source_takes_few_unproved_slots() {
-        let slots = Slots::new(1_024, 512);
+        let slots = Slots::new("server", 1_024, 512);
         let silent: Vec<Slot> = (0..1_200)
-            .filter_map(|_| slots.take(Source::User(7), false, false).ok())
+            .filter_map(|_| slots.take(Source::User(7), false))
             .collect();
         assert_eq!(silent.len(), 256);
-        let honest = slots.take(Source::User(8), false, false).unwrap();
+        let honest = slots.take(Source::User(8), false).unwrap();
         honest.known(named("user 8")).unwrap();
         assert!(!honest.is_unproved());
         drop(silent);
-        assert!(slots.take(Source::User(7), false, false).is_ok());
+        assert!(slots.take(Source::User(7), false).is_some());
         // One that has failed before has fewer still.
+        let failed = slots.take(Source::User(9), false).unwrap();
+        assert_eq!(failed.hindered(), None);
+        for _ in 0..10 {
+            failed.failed();
+        }
+        let words = failed.hindered().unwrap();
+        assert!(
+            words.contains("user 9 has failed to prove who it is too often"),
+            "{words}"
+        );
+        drop(failed);
         let failing: Vec<Slot> = (0..100)
-            .filter_map(|_| slots.take(Source::User(9), false, true).ok())
+            .filter_map(|_| slots.take(Source::User(9), false))
             .collect();
         assert_eq!(failing.len(), 32);
     }
@@ -370,33 +419,34 @@ mod tests {
     /// Many sources together are dropped early, at random.
     #[test]
     fn unproved_connections_are_dropped_early() {
-        let slots = Slots::new(1_024, 512);
+        let slots = Slots::new("server", 1_024, 512);
         let from = |n: u32| Source::Address(std::net::Ipv4Addr::from(n).into());
         let silent: Vec<Slot> = (0..5_000)
-            .filter_map(|n| slots.take(from(n), false, false).ok())
+            .filter_map(|n| slots.take(from(n), false))
             .collect();
         // None is dropped up to a quarter of all, and all are from three quarters on.
         assert!((256..=768).contains(&silent.len()), "{}", silent.len());
         let owner: Vec<Slot> = (0..1_040)
-            .filter_map(|_| slots.take(Source::User(0), true, false).ok())
+            .filter_map(|_| slots.take(Source::User(0), true))
+            .take_while(|slot| slot.refusal().is_none())
             .collect();
         assert_eq!(owner.len() + silent.len(), 1_024 + OWNER_CONNECTIONS);
     }
 
     #[test]
     fn the_owner_has_slots_of_its_own() {
-        let slots = Slots::new(2, 2);
+        let slots = Slots::new("server", 2, 2);
         let take = |user| {
-            let slot = slots.take(Source::User(user), false, false)?;
-            slot.known(named("one")).map_err(Full::Told)?;
-            Ok(slot)
+            let slot = slots.take(Source::User(user), false)?;
+            slot.known(named("one")).unwrap();
+            Some(slot)
         };
         let all = [take(1).unwrap(), take(2).unwrap()];
         assert!(told(take(3)).contains("the server has 2 connections, the most"));
         let own: Vec<Slot> = (0..OWNER_CONNECTIONS)
-            .map(|_| slots.take(Source::User(0), true, false).unwrap())
+            .map(|_| slots.take(Source::User(0), true).unwrap())
             .collect();
-        assert!(told(slots.take(Source::User(0), true, false)).contains("connections, the most"));
+        assert!(told(slots.take(Source::User(0), true)).contains("connections, the most"));
         drop((all, own));
         let state = slots.state();
         assert!(state.sources.is_empty() && state.keys.is_empty());
@@ -405,10 +455,10 @@ mod tests {
 
     #[test]
     fn a_key_has_so_many_connections() {
-        let slots = Slots::new(8, 2);
+        let slots = Slots::new("server", 8, 2);
         let from = |n: u32| Source::Address(std::net::Ipv4Addr::from(n).into());
         let take = |n| {
-            let slot = slots.take(from(n), false, false).unwrap();
+            let slot = slots.take(from(n), false).unwrap();
             slot.known(named("key A")).map(|()| slot)
         };
         let two = (take(1).unwrap(), take(2).unwrap());
@@ -418,8 +468,8 @@ mod tests {
         take(3).unwrap();
         // And so has an address.
         let first = take(4).unwrap();
-        let other = slots.take(from(4), false, false).unwrap();
-        assert!(told(slots.take(from(4), false, false)).contains("of 0.0.0.4, the most"));
+        let other = slots.take(from(4), false).unwrap();
+        assert!(told(slots.take(from(4), false)).contains("of 0.0.0.4, the most"));
         drop((first, other));
     }
 
@@ -433,8 +483,8 @@ mod tests {
 
     #[test]
     fn a_connection_lasts_by_what_was_said_on_it() {
-        let slots = Slots::new(8, 8);
-        let take = || slots.take(Source::User(7), false, false).unwrap();
+        let slots = Slots::new("server", 8, 8);
+        let take = || slots.take(Source::User(7), false).unwrap();
         let lasts = |slot: &Slot| slot.standing.borrow().lasts();
         let slot = take();
         assert_eq!(lasts(&slot), Some(HEAD_MAX));
@@ -447,9 +497,35 @@ mod tests {
         slot.proving();
         assert_eq!(lasts(&slot), None);
         // What is told that there is no slot does not stay.
-        let refused = slots.refuse(Source::User(7));
+        drop(slot);
+        let _others: Vec<Slot> = (0..8)
+            .map(|_| slots.take(Source::User(0), true).unwrap())
+            .collect();
+        let refused = slots.take(Source::User(7), false).unwrap();
+        assert!(refused.refusal().is_some());
         refused.asked();
         refused.known(named("user 7")).unwrap();
         assert_eq!(lasts(&refused), Some(HEAD_MAX));
+    }
+
+    /// What got no slot is closed after a while, and so many wait for that: without that, whoever connects again as soon as a connection is
+    /// closed would have as many answers as the network carries. Time is tokio's own here, which passes when all wait.
+    #[tokio::test(start_paused = true)]
+    async fn so_many_connections_wait_to_be_closed() {
+        let slots = Slots::new("server", 8, 8);
+        let connection = Arc::new(());
+        let open = || Arc::strong_count(&connection) - 1;
+        for _ in 0..CLOSING_MAX + 100 {
+            slots.close_later(Arc::clone(&connection));
+        }
+        assert_eq!(open(), CLOSING_MAX);
+        let began = Instant::now();
+        while open() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(began.elapsed() >= CLOSE_AFTER);
+        // Their places are free again.
+        slots.close_later(Arc::clone(&connection));
+        assert_eq!(open(), 1);
     }
 }
