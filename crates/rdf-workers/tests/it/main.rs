@@ -1,5 +1,6 @@
 //! Answers over workers are those of one process.
 
+#![allow(clippy::print_stdout, reason = "what was skipped must be seen")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod agree;

@@ -26,11 +26,11 @@ pub(crate) fn order_by(
                     let o = order_ids(ctx, *a, *b);
                     if *descending { o.reverse() } else { o }
                 };
-                before_cut(ctx, ids(ctx, table, first)?, order, limit)?
+                before_cut(ctx, &ids(ctx, table, first)?, order, limit)?
             }
             (None, Some(first)) => {
                 let order = |a: &Id, b: &Id| by_term(ctx, *a, *b);
-                before_cut(ctx, ids(ctx, table, &Expr::Var(*first))?, order, limit)?
+                before_cut(ctx, &ids(ctx, table, &Expr::Var(*first))?, order, limit)?
             }
             (None, None) => None,
         }
@@ -74,11 +74,11 @@ pub(crate) fn order_by(
 /// costs a few looks at each different key, where sorting would cost many. `None` if that leaves out too little.
 fn before_cut(
     ctx: &Context<'_>,
-    ids: Vec<Id>,
+    ids: &[Id],
     order: impl Fn(&Id, &Id) -> Ordering,
     limit: usize,
 ) -> Result<Option<Vec<u32>>> {
-    let mut different = ids.clone();
+    let mut different = ids.to_vec();
     different.sort_unstable();
     different.dedup();
     if different.len() <= limit.saturating_mul(4) {

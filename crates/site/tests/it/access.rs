@@ -8,13 +8,13 @@ use esker_access::{HostKey, Role, grants};
 use esker_site::serve::Standing;
 use esker_site::{Asked, Client, Config, Refused, TierAddress};
 use esker_site_cache::entry::Wants;
+use esker_testkit::wait::eventually_async;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// The other user of this machine: one without an account, and not the one that is nobody in particular.
 pub(crate) const OTHER: &str = "54321";
@@ -85,6 +85,7 @@ fn requests(folder: &Path) -> Vec<(&'static str, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_user_of_this_machine_is_not_answered() {
     if !is_root() {
+        println!("skipped: only user 0 can be other users");
         return;
     }
     let folder = private();
@@ -193,17 +194,18 @@ async fn a_socket_is_its_owners_alone() {
     assert!(Standing::start(second.clone()).await.is_err());
     drop(client);
     tier.stop().await;
-    let until = Instant::now() + Duration::from_mins(1);
-    while socket.exists() {
-        assert!(Instant::now() < until, "the socket is not removed");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually_async(async || {
+        let removed = !socket.exists();
+        removed.then_some(()).ok_or("the socket is not removed")
+    })
+    .await;
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     // A process that another test starts just now has a copy of the listener until it has become its program.
-    while std::os::unix::net::UnixStream::connect(&socket).is_ok() {
-        assert!(Instant::now() < until, "the socket is still listened at");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually_async(async || {
+        let connected = std::os::unix::net::UnixStream::connect(&socket);
+        connected.err().ok_or("the socket is still listened at")
+    })
+    .await;
     Standing::start(second).await.unwrap().stop().await;
 }
 
@@ -211,6 +213,7 @@ async fn a_socket_is_its_owners_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_of_another_user_leave_room_for_the_owner() {
     if !is_root() {
+        println!("skipped: only user 0 can be other users");
         return;
     }
     let folder = private();
@@ -353,13 +356,7 @@ async fn beyond_the_machine_a_key_is_proved() {
         ..Terms::default()
     };
     grants::grant(&rights, ann.public(), &terms).unwrap();
-    let until = Instant::now() + Duration::from_mins(1);
-    let client = loop {
-        match Client::connect(&by(""), "test").await {
-            Ok(client) => break client,
-            Err(refused) => assert!(Instant::now() < until, "{refused}"),
-        }
-    };
+    let client = eventually_async(async || Client::connect(&by(""), "test").await).await;
     let path = folder.path().to_str().unwrap().as_bytes().to_vec();
     let ask = || client.ask(Asked::new("file://", &path, Wants::List));
     ask().await.unwrap();
@@ -375,9 +372,10 @@ async fn beyond_the_machine_a_key_is_proved() {
         .unwrap();
     // The link ends with the right, though it was opened before.
     grants::revoke(&rights, &ann.public().to_openssh().unwrap()).unwrap();
-    let until = Instant::now() + Duration::from_mins(1);
-    while ask().await.is_ok() {
-        assert!(Instant::now() < until, "a link outlives the right to it");
-    }
+    eventually_async(async || {
+        let asked = ask().await;
+        asked.err().ok_or("a link outlives the right to it")
+    })
+    .await;
     assert!(Client::connect(&by(""), "test").await.is_err());
 }

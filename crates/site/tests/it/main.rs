@@ -1,4 +1,5 @@
 //! Tiers as processes have them: real sockets, real folders as origins.
+#![allow(clippy::print_stdout, reason = "what was skipped must be seen")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod access;
