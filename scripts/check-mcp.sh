@@ -23,5 +23,5 @@ echo '<http://example.org/answer> <http://example.org/is> 42 .' >"$scratch/data.
 cp -r "$scratch/lab.esker" "$scratch/served.esker"
 "$esker" serve "$scratch/served.esker" --listen 127.0.0.1:0 --port-file "$scratch/port" 2>"$scratch/log" &
 server=$!
-for _ in $(seq 300); do [ -s "$scratch/port" ] && break; sleep 0.1; done
-timeout 300 "$venv/bin/python" scripts/mcp/ask.py "$esker" "$scratch/lab.esker" "esker://$(cat "$scratch/port")"
+until [ -s "$scratch/port" ]; do kill -0 "$server"; sleep 0.1; done
+timeout 900 "$venv/bin/python" scripts/mcp/ask.py "$esker" "$scratch/lab.esker" "esker://$(cat "$scratch/port")"

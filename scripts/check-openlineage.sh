@@ -39,7 +39,7 @@ trap 'kill "${server:-0}" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 "$esker" init "$scratch/lab.esker" --quiet
 "$esker" serve "$scratch/lab.esker" --listen 127.0.0.1:0 --port-file "$scratch/port" 2>"$scratch/log" &
 server=$!
-for _ in $(seq 300); do [ -s "$scratch/port" ] && break; sleep 0.1; done
+until [ -s "$scratch/port" ]; do kill -0 "$server"; sleep 0.1; done
 url=http://$(cat "$scratch/port")
 
 if [ "${1:-}" = spark ]; then

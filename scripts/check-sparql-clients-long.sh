@@ -47,9 +47,6 @@ printf '[sparql]\nread_origins = ["http://127.0.0.1:%s"]\n' "$page" >server.toml
 "$esker" serve lab.esker --create --quiet --config server.toml --listen 127.0.0.1:0 --port-file port &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$scratch"' EXIT
-for _ in $(seq 200); do
-    [ -f port ] && break
-    sleep 0.05
-done
+until [ -s port ]; do kill -0 "$server"; sleep 0.1; done
 java -cp "$kept/jars/*" "$scripts/SparqlClients.java" "http://$(cat port)"
 python3 "$scripts/yasgui.py" "http://$(cat port)" "$kept/package/build" "$page"

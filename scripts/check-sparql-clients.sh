@@ -20,8 +20,5 @@ cd "$scratch"
 "$esker" serve lab.esker --create --quiet --listen 127.0.0.1:0 --port-file port &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$scratch"' EXIT
-for _ in $(seq 200); do
-    [ -f port ] && break
-    sleep 0.05
-done
+until [ -s port ]; do kill -0 "$server"; sleep 0.1; done
 "$python" "$script" "http://$(cat port)"

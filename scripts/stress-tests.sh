@@ -4,7 +4,7 @@
 #   quiet    as `make test` runs them
 #   busy     beside eight processes that take all the processors
 #   pinned   all on one processor
-#   nice     at the lowest priority, beside two busy processes
+#   nice     at the lowest priority, beside two busy processes that get most of the time of two processors
 #   tmpfs    with temporary files in memory (/dev/shm)
 #   disk     with temporary files on the disk that has this folder
 #
@@ -12,7 +12,8 @@
 #   ESKER_STRESS_ROUNDS   how often each (3)
 #   ESKER_STRESS_ONLY     only programs that have this in their names, as in `server`
 #
-# The exit status is 1 if anything failed; what did is shown when it happens, and listed at the end.
+# A failure is shown when it happens, and the next round goes on. At the end there is a table of all rounds: what came of each, how long it
+# took, which tests failed. The exit status is 1 if any did.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,38 +40,55 @@ clean() {
 }
 trap clean EXIT
 
+# So many processes of that priority.
 busy() {
     for _ in $(seq "$1"); do
-        (while :; do :; done) &
+        nice -n "$2" bash -c 'while :; do :; done' &
         pids+=($!)
     done
 }
 
-results=()
+# A folder in that one, through which other users get as through /tmp.
+temporary() {
+    scratch=$(mktemp -d "$1/esker-stress.XXXXXX")
+    chmod 1777 "$scratch"
+}
+
+log=$(mktemp)
+table=$(printf '%-10s %5s  %-6s  %7s  %s' condition round result seconds 'failed tests')
 status=0
 for condition in "${wanted[@]}"; do
     for round in $(seq "$rounds"); do
         echo "== $condition, round $round of $rounds"
         prefix=()
         case $condition in
-        busy) busy 8 ;;
+        busy) busy 8 0 ;;
         pinned) prefix=(taskset -c 0) ;;
         nice)
-            busy 2
+            # Beside two of priority 0 it would get a seventieth.
+            busy 2 10
             prefix=(nice -n 19)
             ;;
-        tmpfs) scratch=$(mktemp -d /dev/shm/esker-stress.XXXXXX) ;;
+        tmpfs) temporary /dev/shm ;;
         disk)
             mkdir -p target
-            scratch=$(mktemp -d "$PWD/target/stress.XXXXXX")
+            temporary "$PWD/target"
             ;;
         esac
-        began=$SECONDS result=passed
-        TMPDIR=${scratch:-${TMPDIR:-/tmp}} "${prefix[@]}" scripts/test.py "${options[@]}" || result=FAILED status=1
-        results+=("$condition, round $round: $result, $((SECONDS - began)) s")
+        began=$SECONDS code=0
+        TMPDIR=${scratch:-${TMPDIR:-/tmp}} "${prefix[@]}" scripts/test.py "${options[@]}" 2>&1 | tee -i "$log" || code=$?
         clean
+        result=passed failed=''
+        if [ "$code" != 0 ]; then
+            result=FAILED status=1
+            failed=$(sed -n 's/^failed: //p' "$log" | paste -sd ,)
+            failed=${failed:-no test was run}
+        fi
+        table+=$(printf '\n%-10s %5s  %-6s  %7s  %s' "$condition" "$round" "$result" $((SECONDS - began)) "$failed")
+        # Interrupted.
+        [ "$code" != 130 ] || break 2
     done
 done
-echo
-printf '%s\n' "${results[@]}"
+rm -f "$log"
+printf '\n%s\n' "$table"
 exit "$status"

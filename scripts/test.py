@@ -44,6 +44,7 @@ SCRIPTS = [
 LIBTEST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 PYTEST = re.compile(r"^(?:=+ )?((?:\d+ (?:passed|failed|skipped|xfailed|errors?|deselected|warnings?)(?:, )?)+) in [\d.]+s", re.MULTILINE)
 SKIPPED = re.compile(r"^skipped: .*", re.MULTILINE)
+FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED|^FAILED (\S+)", re.MULTILINE)
 
 
 @dataclass
@@ -59,6 +60,8 @@ class Job:
     passed: int = 0
     failed: int = 0
     skipped: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """Of tests that failed, where the program tells them."""
 
     def run(self) -> None:
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -84,6 +87,7 @@ class Job:
     def read(self, text: str) -> None:
         """Counts what the program says that it did."""
         self.skipped = SKIPPED.findall(text)
+        self.names = [one or other for one, other in FAILED.findall(text)] if self.status else []
         for passed, failed, ignored in LIBTEST.findall(text):
             self.passed += int(passed)
             self.failed += int(failed)
@@ -169,6 +173,9 @@ def summary(done: list[Job]) -> int:
     for job in sorted(done, key=lambda job: -job.seconds):
         if job.seconds >= 2 or job.status:
             print(f"{job.seconds:8.0f}  {job.name}{'' if job.status == 0 else ': FAILED'}")
+    for job in done:
+        for name in job.names or ([""] if job.status else []):
+            print(f"failed: {job.name} {name}".rstrip())
     reasons: dict[str, int] = {}
     for reason in (reason for job in done for reason in job.skipped):
         reasons[reason] = reasons.get(reason, 0) + 1

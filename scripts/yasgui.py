@@ -49,7 +49,7 @@ class Browser:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.base + path, data, {"content-type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=600) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as e:
             raise RuntimeError(f"{method} {path}: {e.read().decode()}") from e
@@ -65,12 +65,12 @@ class Browser:
         return self.ask("GET", f"/element/{element}/text")
 
     def until(self, what, see):
-        for _ in range(300):
+        for _ in range(6000):
             seen = see()
             if seen:
                 return seen
             time.sleep(0.1)
-        raise SystemExit(f"{what}: not seen within 30 s; the page says: {self.run('return document.body.innerText')[:2000]}")
+        raise SystemExit(f"{what}: not seen within ten minutes; the page says: {self.run('return document.body.innerText')[:2000]}")
 
 
 def insert(text):

@@ -45,13 +45,13 @@ def served(tmp_path, folder):
     port = tmp_path / "port"
     call = [command(), "serve", folder, "--create", "--listen", "127.0.0.1:0", "--port-file", str(port), "--quiet"]
     server = subprocess.Popen(call, env={**os.environ, "HOME": str(tmp_path)})
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while not port.exists():
         assert server.poll() is None and time.monotonic() < until, "it does not start"
         time.sleep(0.01)
     yield f"esker://{port.read_text().strip()}"
     server.terminate()
-    server.wait(60)
+    server.wait(600)
 
 
 @pytest.fixture(params=["owner", "attached", "client"])

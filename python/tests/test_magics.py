@@ -16,7 +16,7 @@ import esker
 def played(folder: pathlib.Path, *cells: str) -> list[list[Any]]:
     """Outputs of each cell."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
     return [cell["outputs"] for cell in book["cells"]]
 
 

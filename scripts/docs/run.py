@@ -40,7 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path("/home/me/here")
-LIMIT = 120
+LIMIT = 600
 """Seconds that a block may take."""
 PARSERS: dict[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads, "python": ast.parse}
 GIVEN = ("ESKER_LOGS", "ESKER_HARVEST", "ESKER_ETCD")
@@ -104,7 +104,7 @@ trap 'export -p > {folder}/state; printf "cd %q\\n" "$PWD" >> {folder}/state' EX
 there() {{ {{ ss -Hltn; cat /proc/mounts; }} | wc -l; }}
 before=$(there)
 settled() {{
-    for _ in {{1..100}}; do
+    for _ in {{1..300}}; do
         if ! kill -0 $1 2>/dev/null || [ "$(there)" -gt "$before" ]; then break; fi
         sleep 0.1
     done

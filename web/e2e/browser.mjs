@@ -6,7 +6,7 @@ import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 
 const SHOTS = resolve(process.env.ESKER_SHOTS ?? join(import.meta.dirname, "../../target/console-shots"));
-export const WAIT = 20_000;
+export const WAIT = 600_000;
 /** A name of this machine that servers do not take for it, as a page elsewhere might give it. */
 export const STRANGE = "elsewhere.example";
 

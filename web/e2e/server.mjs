@@ -24,7 +24,7 @@ export async function esker(...args) {
 
 export async function command(program, args, options = {}) {
   try {
-    const { stdout } = await execute(program, args, { maxBuffer: 1 << 28, timeout: 300_000, ...options });
+    const { stdout } = await execute(program, args, { maxBuffer: 1 << 28, timeout: 600_000, ...options });
     return stdout;
   } catch (e) {
     throw new Error(`${program} ${args.join(" ")}: ${e.code ?? e.signal}\n${e.stdout ?? ""}${e.stderr ?? ""}`);

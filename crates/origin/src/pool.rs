@@ -11,9 +11,9 @@ use crate::place::Place;
 use crate::question::{Found, Question, Told};
 use crate::session::{Connect, Session};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How a pool is set up.
 #[derive(Debug, Clone)]

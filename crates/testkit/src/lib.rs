@@ -20,4 +20,5 @@ pub mod reads;
 pub mod rng;
 pub mod run;
 pub mod sim;
+pub mod wait;
 pub mod world;

@@ -62,7 +62,7 @@ export const tests = [
       const query = "SELECT ?a ?b WHERE { ?a <http://lab.example/depth> ?x . ?b <http://lab.example/depth> ?y } ORDER BY ?x ?y";
       await window.go(`sparql?q=${encodeURIComponent(query)}`);
       const table = page.getByRole("table", { name: "Solutions" });
-      await table.waitFor({ timeout: 60_000 });
+      await table.waitFor();
       await window.shows(`${BIG.toLocaleString("en-GB")} solutions`);
       const rows = table.getByRole("rowgroup", { name: "Rows of Solutions" });
       const last = table.locator(`[aria-rowindex="${BIG + 1}"]`);
@@ -101,7 +101,7 @@ export const tests = [
       await window.shows(/It is looked for|once the server is back/);
       await window.seen("gone-other-page");
       await server.start();
-      await banner.waitFor({ state: "hidden", timeout: 30_000 });
+      await banner.waitFor({ state: "hidden" });
       await window.shows("one server that stands alone");
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Home" }).click();
       await page.getByRole("region", { name: "Counts" }).waitFor();

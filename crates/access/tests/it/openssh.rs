@@ -2,10 +2,10 @@
 
 use esker_access::known_hosts::{Known, KnownHosts};
 use esker_access::{HostKey, Identities, fingerprint, proof};
+use esker_testkit::wait::wait_until;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// Whether OpenSSH is here; says so if it is not.
 fn openssh() -> bool {
@@ -50,10 +50,7 @@ impl Agent {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_mins(2);
-        while !socket.exists() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the agent does not start", || socket.exists());
         Self { process, socket }
     }
 

@@ -1,9 +1,9 @@
 //! `esker bench cluster`, as small as it can be: what it counts and how it reports. Times are not looked at.
 
+use esker_testkit::wait::eventually;
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// Runs a workload over two servers, in one round; gives its report. Pictures lie in the folder's `plots`.
 fn bench(folder: &Path, args: &[&str]) -> Json {
@@ -216,14 +216,7 @@ fn nothing_is_left_of_a_benchmark_that_was_interrupted() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let until = Instant::now() + Duration::from_secs(50);
-    let pids = loop {
-        if let Some(pids) = servers(folder.path()) {
-            break pids;
-        }
-        assert!(Instant::now() < until, "the servers do not start");
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let pids = eventually(|| servers(folder.path()).ok_or("the servers do not start"));
     let sent = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status()

@@ -1,20 +1,20 @@
 //! Clusters as people run them: servers as processes, started together, asked, killed, stopped.
 
-use crate::serve::{esker, files_of, run, text, vertex, written};
-use esker::{Database, OpenOptions, Role};
+use crate::serve::{esker, files_of, patient, run, text, vertex, written};
+use esker::{Database, Role};
 use esker_model::traversal::{Budget, Strategy};
 use esker_model::{
     EdgeSelect, GraphRead as _, GraphWrite as _, NeverCancel, Traversal, Version, VersionRange,
     Versions,
 };
+use esker_testkit::wait::{eventually, wait_until};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// A cluster of three that `esker cluster up lab.toml` keeps.
 pub(crate) struct Cluster {
@@ -23,10 +23,17 @@ pub(crate) struct Cluster {
     servers: Vec<String>,
 }
 
-/// A port that is free on all three addresses, most likely.
+/// A port that was free at the addresses of all servers a moment ago.
 fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.3:0").unwrap();
-    listener.local_addr().unwrap().port()
+    eventually(|| {
+        let listener = TcpListener::bind("127.0.0.3:0")?;
+        let port = listener.local_addr()?.port();
+        // At the other servers' addresses somebody may have it.
+        for server in [1, 2, 4] {
+            TcpListener::bind(SocketAddr::from(([127, 0, 0, server], port)))?;
+        }
+        Ok::<_, std::io::Error>(port)
+    })
 }
 
 pub(crate) fn describe(folder: &Path, more: &str) {
@@ -76,19 +83,12 @@ impl Cluster {
     }
 
     fn open(&self, server: usize) -> Database {
-        OpenOptions::new().open(self.target(server)).unwrap()
+        patient(self.target(server))
     }
 
     /// Waits for its end, and gives what it said.
     fn end(&mut self) -> (Option<i32>, String) {
-        let until = Instant::now() + Duration::from_secs(50);
-        let status = loop {
-            if let Some(status) = self.up.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = eventually(|| self.up.try_wait().unwrap().ok_or("it does not end"));
         let mut said = String::new();
         let mut stderr = self.up.stderr.take().unwrap();
         stderr.read_to_string(&mut said).unwrap();
@@ -222,14 +222,20 @@ fn several_servers_are_one_database() {
     assert!(said.contains("was made with servers 3"), "{said}");
 }
 
-/// Waits until writes go on.
-fn wait_for_more(acknowledged: &AtomicU64) {
-    let before = acknowledged.load(Ordering::Relaxed);
-    let until = Instant::now() + Duration::from_mins(1);
-    while acknowledged.load(Ordering::Relaxed) < before + 60 {
-        assert!(Instant::now() < until, "writes do not go on");
-        std::thread::sleep(Duration::from_millis(2));
+/// Waits until so many have been counted, as long as it goes on.
+pub(crate) fn wait_for_count(counted: &AtomicU64, goal: u64) {
+    loop {
+        let now = counted.load(Ordering::Relaxed);
+        if now >= goal {
+            return;
+        }
+        wait_until("nothing goes on", || counted.load(Ordering::Relaxed) > now);
     }
+}
+
+/// Waits until so many more have been counted.
+pub(crate) fn wait_for_more(counted: &AtomicU64, more: u64) {
+    wait_for_count(counted, counted.load(Ordering::Relaxed) + more);
 }
 
 /// Servers are killed one after the other while clients write through all of them. `up` starts them again; what was
@@ -260,7 +266,7 @@ fn killed_servers_lose_nothing() {
         }
         let mut killed = Vec::new();
         for server in [0, 1, 2, 0, 1] {
-            wait_for_more(&acknowledged);
+            wait_for_more(&acknowledged, 60);
             let Role::Client { pid } = cluster.open(server).role() else {
                 panic!("it is a server")
             };
@@ -270,7 +276,7 @@ fn killed_servers_lose_nothing() {
             let done = Command::new("kill").args(["-KILL", &pid]).status();
             assert!(done.unwrap().success());
         }
-        wait_for_more(&acknowledged);
+        wait_for_more(&acknowledged, 60);
         stop.store(true, Ordering::Relaxed);
     });
     let acknowledged = acknowledged.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! `esker console`: the pages of a folder, of a server's folder, and of a server elsewhere through a door on this machine.
 
-use crate::access::{Lab, SEEN, has, is_root, outside, public};
+use crate::access::{Lab, has, is_root, outside, public};
 use crate::serve::{Served, esker, run, text};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -154,7 +154,7 @@ fn a_server_elsewhere_is_shown_to_who_has_a_key() {
         "--role",
         "read",
     ]);
-    std::thread::sleep(SEEN);
+    lab.does_then(&["stats", &target]);
     let pages = Pages::of(dir.path(), &target);
     let (status, session) = pages.get("/api/v1/session");
     assert_eq!(status, 200, "{session}");

@@ -1,9 +1,9 @@
 //! Servers that are killed and do not come back: the server before takes over what they had, the map says so, and clients go
 //! on (SoMeta, section II-H).
 
-use crate::cluster::{Cluster, describe_servers};
-use crate::serve::{run, text};
-use esker::{Database, OpenOptions, Role};
+use crate::cluster::{Cluster, describe_servers, wait_for_count};
+use crate::serve::{patient, run, text};
+use esker::{Database, Role};
 use esker_model::filter::Expr;
 use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{Batch, GraphWrite as _, NeverCancel, Op, Properties};
@@ -64,21 +64,7 @@ fn wait_for(clients: &[AtomicU64], more: u64, batch_size: i64) {
     let before: Vec<u64> = clients.iter().map(|c| c.load(Ordering::Relaxed)).collect();
     let more = more.max(4 * batch_size as u64);
     for (client, before) in clients.iter().zip(before) {
-        let mut last = (before, Instant::now());
-        loop {
-            let now = client.load(Ordering::Relaxed);
-            if now >= before + more {
-                break;
-            }
-            if now > last.0 {
-                last = (now, Instant::now());
-            }
-            assert!(
-                last.1.elapsed() < Duration::from_mins(1),
-                "a client does not go on"
-            );
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait_for_count(client, before + more);
     }
 }
 
@@ -96,7 +82,7 @@ pub(crate) fn create_through_deaths(
     let failover = "[failover]\nproxy_after = \"300ms\"\n";
     describe_servers(folder, SERVERS as u32, &format!("{more}{failover}"));
     let cluster = Cluster::up(folder);
-    let open = |server: usize| OpenOptions::new().open(cluster.target(server)).unwrap();
+    let open = |server: usize| patient(cluster.target(server));
     let databases: Vec<Database> = (0..SERVERS).map(open).collect();
     let stop = AtomicBool::new(false);
     let clients: Vec<AtomicU64> = (0..SERVERS).map(|_| AtomicU64::new(0)).collect();
@@ -185,7 +171,7 @@ pub(crate) fn create_through_deaths(
     // When all are started again, each has its own.
     let cluster = Cluster::up(folder);
     for server in 0..SERVERS {
-        let database = OpenOptions::new().open(cluster.target(server)).unwrap();
+        let database = patient(cluster.target(server));
         assert!(found(&database) == expected, "through server {server}");
     }
     let map = std::fs::read_to_string(folder.join("lab.cluster/map")).unwrap();

@@ -3,6 +3,7 @@
 //! A shell is fed with numbered commands and killed at some moment; its answers up to then are what it acknowledged.
 //! `ESKER_KILLS=200` kills more often.
 
+use crate::cluster::wait_for_count;
 use esker_testkit::rng::Rng;
 use esker_testkit::run::seeds;
 use std::collections::BTreeSet;
@@ -10,6 +11,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 fn esker(folder: &Path, args: &[&str]) -> Command {
@@ -62,13 +64,14 @@ fn stored(folder: &Path) -> BTreeSet<usize> {
     distinct
 }
 
-/// Feeds a shell with commands from `next` on and kills it after a while; returns what it acknowledged, and the first
-/// number that it was not given.
+/// Feeds a shell with commands from `next` on, and kills it some time after it has acknowledged so many; returns what it acknowledged,
+/// and the first number that it was not given.
 fn write_and_die(
     folder: &Path,
     durability: &str,
     next: usize,
-    life: Duration,
+    enough: u64,
+    then: Duration,
 ) -> (Vec<usize>, usize) {
     let mut shell = esker(folder, &["shell", "lab.esker", "--durability", durability])
         .stdin(Stdio::piped())
@@ -86,22 +89,27 @@ fn write_and_die(
         }
         n
     });
-    let reader = std::thread::spawn(move || {
-        let lines = output.lines().map_while(Result::ok);
-        let acknowledged = lines.filter_map(|l| {
-            // A line that was cut by the kill is no answer.
-            let rest = l
-                .strip_prefix("linked ")
-                .and_then(|r| r.split("file:/").nth(1)?.split_once(' '));
-            rest.and_then(|(n, _)| n.parse().ok())
+    let heard = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let lines = output.lines().map_while(Result::ok);
+            let acknowledged = lines.filter_map(|l| {
+                heard.fetch_add(1, Ordering::Relaxed);
+                // A line that was cut by the kill is no answer.
+                let rest = l
+                    .strip_prefix("linked ")
+                    .and_then(|r| r.split("file:/").nth(1)?.split_once(' '));
+                rest.and_then(|(n, _)| n.parse().ok())
+            });
+            acknowledged.collect::<Vec<usize>>()
         });
-        acknowledged.collect::<Vec<usize>>()
-    });
-    std::thread::sleep(life);
-    shell.kill().unwrap();
-    shell.wait().unwrap();
-    let next = feeder.join().unwrap();
-    (reader.join().unwrap(), next)
+        wait_for_count(&heard, enough);
+        std::thread::sleep(then);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        let next = feeder.join().unwrap();
+        (reader.join().unwrap(), next)
+    })
 }
 
 fn killed_writers(durability: &str, seed: u64) {
@@ -114,8 +122,9 @@ fn killed_writers(durability: &str, seed: u64) {
     let mut next = 0;
     let mut kills = 0;
     for _ in seeds("ESKER_KILLS", 15) {
-        let life = Duration::from_millis(100 + rng.below(400) as u64);
-        let (answers, end) = write_and_die(folder, durability, next, life);
+        let enough = 10 + rng.below(50) as u64;
+        let then = Duration::from_micros(rng.below(100_000) as u64);
+        let (answers, end) = write_and_die(folder, durability, next, enough, then);
         next = end;
         kills += 1;
         acknowledged.extend(answers);

@@ -1,10 +1,10 @@
 //! `esker mount` and what belongs to it, as a person uses them. What a mount does is tested in its own crate.
 
+use esker_testkit::wait::{eventually, wait_until};
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 struct Lab {
     folder: tempfile::TempDir,
@@ -77,12 +77,9 @@ impl Drop for Lab {
 
 /// The process has let go of the database.
 fn wait_for_end(lab: &Lab) {
-    let since = Instant::now();
-    while lab.folder.path().join("lab.esker/owner/socket").exists()
-        && since.elapsed() < Duration::from_secs(10)
-    {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the database is open still", || {
+        !lab.folder.path().join("lab.esker/owner/socket").exists()
+    });
 }
 
 #[test]
@@ -149,14 +146,11 @@ fn a_mount_whose_process_died_is_told_of() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let since = Instant::now();
-    while !fs::read_to_string("/proc/self/mountinfo")
-        .unwrap()
-        .contains(lab.at().to_str().unwrap())
-    {
-        assert!(since.elapsed() < Duration::from_secs(30), "not mounted");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("not mounted", || {
+        fs::read_to_string("/proc/self/mountinfo")
+            .unwrap()
+            .contains(lab.at().to_str().unwrap())
+    });
     fs::write(lab.at().join("f"), "text").unwrap();
     process.kill().unwrap();
     process.wait().unwrap();
@@ -243,13 +237,13 @@ fn an_origin_is_shown() {
     // The folder tells what becomes of it.
     fs::remove_file(tree.join("d1/f1")).unwrap();
     fs::write(tree.join("d1/later"), "12345").unwrap();
-    let until = Instant::now() + Duration::from_mins(2);
-    while lab.at().join("d1/f1").exists()
-        || lab.at().join("d1/later").metadata().map_or(0, |m| m.len()) != 5
-    {
-        assert!(Instant::now() < until, "{:?}", names(&lab.at().join("d1")));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    eventually(|| {
+        let gone = !lab.at().join("d1/f1").exists();
+        let later = lab.at().join("d1/later").metadata().map_or(0, |m| m.len());
+        (gone && later == 5)
+            .then_some(())
+            .ok_or_else(|| format!("{:?}", names(&lab.at().join("d1"))))
+    });
     lab.well(&["umount", "mnt"]);
     let file = format!("{url}/d2/f2");
     let said = lab.refused(&["mount", "--origin", &file, "mnt"]);
@@ -267,20 +261,16 @@ fn lines(text: &str, what: &str) -> Vec<Json> {
 
 /// Edges are sent a moment after the file was closed.
 fn lineage_with(lab: &Lab, command: &str, path: &str, wanted: &str) -> String {
-    let since = Instant::now();
-    loop {
+    eventually(|| {
         // A file of which the graph knows nothing yet is no vertex.
         let out = lab.esker(&[command, path, "--format", "ndjson"]);
         let said = String::from_utf8(out.stdout).unwrap();
         if said.contains(wanted) {
-            return said;
+            Ok(said)
+        } else {
+            Err(format!("no {wanted}: {said}"))
         }
-        assert!(
-            since.elapsed() < Duration::from_secs(30),
-            "no {wanted}: {said}"
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    })
 }
 
 #[test]

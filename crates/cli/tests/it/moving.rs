@@ -1,13 +1,15 @@
 //! Clusters whose stores move between processes, on a real etcd: killed, paused, cut off, added, drained, while clients go on.
 
+use crate::cluster::wait_for_count;
 use crate::etcd_program::program;
 use crate::failover::{batch, identity};
-use crate::serve::{esker, run, text};
-use esker::{Database, OpenOptions};
+use crate::serve::{esker, patient, run, text};
+use esker::Database;
 use esker_model::filter::Expr;
 use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
 use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{GraphWrite as _, NeverCancel};
+use esker_testkit::wait::{eventually, wait_until};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -141,8 +143,7 @@ impl Moving {
 
     /// How many stores each member has, once each store has one and all serve.
     pub(crate) fn settled(&self, members: usize) -> Vec<u64> {
-        let until = Instant::now() + Duration::from_mins(2);
-        loop {
+        eventually(|| {
             let all = self.rows(&["--members"]);
             let counts: Vec<u64> = all.iter().map(|m| m["stores"].as_u64().unwrap()).collect();
             let taking = all.iter().filter(|m| m["state"] == "serving");
@@ -159,17 +160,14 @@ impl Moving {
                 && all_served
                 && self.command(&["status", "lab.toml"]).status.success()
             {
-                return counts;
+                return Ok(counts);
             }
-            assert!(Instant::now() < until, "{all:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+            Err(format!("{all:?}"))
+        })
     }
 
     pub(crate) fn open(member: &str) -> Database {
-        OpenOptions::new()
-            .open(&format!("esker://{member}?timeout=90s"))
-            .unwrap_or_else(|e| panic!("{member}: {e}"))
+        patient(&format!("esker://{member}"))
     }
 }
 
@@ -243,11 +241,7 @@ pub(crate) fn wait_for(work: &Work, more: u64) {
         .map(|c| c.load(Ordering::Relaxed))
         .collect();
     for (client, before) in work.done.iter().zip(before) {
-        let until = Instant::now() + Duration::from_secs(90);
-        while client.load(Ordering::Relaxed) < before + more {
-            assert!(Instant::now() < until, "a client does not go on");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_count(client, before + more);
     }
 }
 
@@ -355,9 +349,7 @@ fn without_etcd_clients_wait() {
             // `up` starts it again.
             let pid = cluster.etcd();
             signal(pid, "KILL");
-            while cluster.etcd() == pid {
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            wait_until("etcd is not started again", || cluster.etcd() != pid);
             wait_for(work, 5);
         }
         let pid = cluster.etcd();
@@ -513,7 +505,6 @@ fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
     through(&cluster, |work| {
         for _ in 0..2 {
             CUT.store(true, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_secs(5));
             assert_eq!(cluster.settled(2), [3, 3]);
             wait_for(work, 5);
             CUT.store(false, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, describe};
 use crate::processes::text;
 use crate::serve::Served;
+use esker_testkit::wait::eventually;
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -412,7 +413,7 @@ fn a_scan_that_is_killed_goes_on() {
     }
     let kills = std::env::var("ESKER_KILLS").map_or(3, |n| n.parse().unwrap());
     let mut there = 0;
-    for kill in 0..kills {
+    for _ in 0..kills {
         let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
             .current_dir(at)
             .args([
@@ -428,14 +429,10 @@ fn a_scan_that_is_killed_goes_on() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let began = std::time::Instant::now();
-        let told = loop {
-            let now = json_if(at).unwrap_or(0);
-            if now > there || began.elapsed().as_secs() > 60 {
-                break now;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20 + kill * 7));
-        };
+        let told = eventually(|| {
+            let now = json_if(at).filter(|now| *now > there);
+            now.ok_or("the scan does not go on")
+        });
         child.kill().unwrap();
         child.wait().unwrap();
         sound(at);

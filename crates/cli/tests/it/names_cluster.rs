@@ -1,6 +1,6 @@
 //! Files on a cluster of real servers: some are killed while clients rename, then there are fewer of them.
 
-use crate::cluster::{Cluster, describe};
+use crate::cluster::{Cluster, describe, wait_for_more};
 use crate::failover::kill;
 use crate::resize::open;
 use crate::serve::{run, text};
@@ -10,7 +10,6 @@ use esker_model::{GraphRead as _, Result, Value, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// Files of each client.
 const FILES: usize = 12;
@@ -84,15 +83,6 @@ fn moves(
     places
 }
 
-fn wait_for_more(done: &AtomicU64) {
-    let before = done.load(Ordering::Relaxed);
-    let until = Instant::now() + Duration::from_mins(1);
-    while done.load(Ordering::Relaxed) < before + 10 {
-        assert!(Instant::now() < until, "nothing goes on");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_are() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,10 +102,10 @@ fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_
             })
             .collect();
         for server in [2, 0, 1] {
-            wait_for_more(&done);
+            wait_for_more(&done, 10);
             kill(&open(&cluster, server));
         }
-        wait_for_more(&done);
+        wait_for_more(&done, 10);
         stop.store(true, Ordering::Relaxed);
         let joined = clients.into_iter().map(|c| c.join().unwrap());
         joined.collect::<Vec<_>>()

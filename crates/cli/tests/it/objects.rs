@@ -1,12 +1,12 @@
 //! Objects where several processes are at work: searches that clients issue together, imports that are killed.
 
 use crate::processes::{esker, run, text};
+use esker_testkit::wait::wait_until;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Objects of a search.
 const OBJECTS: usize = 2_000;
@@ -162,9 +162,7 @@ fn an_import_that_was_killed_goes_on() {
         let mut child = import("-").stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(some.as_bytes()).unwrap();
-        while count() < enough {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the import does not go on", || count() >= enough);
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -1,10 +1,10 @@
 //! What only shows between processes: a reader that leaves, Ctrl-C, two commands at once.
 
+use esker_testkit::wait::{eventually, wait_until};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 pub(crate) fn esker(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
@@ -73,15 +73,8 @@ fn a_reader_that_leaves_is_no_error() {
     }
 }
 
-fn wait(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> {
-    let began = Instant::now();
-    while began.elapsed() < limit {
-        if let Some(status) = child.try_wait().unwrap() {
-            return Some(status);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    None
+fn wait(child: &mut Child) -> ExitStatus {
+    eventually(|| child.try_wait().unwrap().ok_or("it does not end"))
 }
 
 /// The second command is served by the first: the shell holds the database open meanwhile.
@@ -117,8 +110,7 @@ fn a_second_command_works_while_a_shell_is_open() {
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("\"user:2\""), "{rest}");
-    let status = wait(&mut shell, Duration::from_secs(30)).expect("the shell ends with its input");
-    assert!(status.success());
+    assert!(wait(&mut shell).success());
 }
 
 /// Ctrl-C once: the import stops between logs or inside one, says so, and the same command goes on.
@@ -129,26 +121,34 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     for i in 0..60_000 {
         writeln!(csv, "job:1,write,file:/scratch/{i}").unwrap();
     }
-    std::fs::write(dir.path().join("edges.csv"), csv).unwrap();
+    std::fs::write(dir.path().join("edges.csv"), &csv).unwrap();
     let mut child = esker(dir.path())
-        .args(["import", "edges", "lab.esker", "edges.csv"])
+        .args(["import", "edges", "lab.esker", "-", "--input", "csv"])
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The database is there once the import began.
-    let began = Instant::now();
-    while !dir.path().join("lab.esker").is_dir() && began.elapsed() < Duration::from_secs(50) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    std::thread::sleep(Duration::from_millis(150));
+    // It gets rows as long as it reads them, so that it cannot end by itself.
+    let mut stdin = child.stdin.take().unwrap();
+    let feeder = std::thread::spawn(move || {
+        let (head, rows) = csv.split_once('\n').unwrap();
+        let _ = writeln!(stdin, "{head}");
+        while stdin.write_all(rows.as_bytes()).is_ok() {}
+    });
+    // Some are there.
+    wait_until("the import does not begin", || {
+        let args = ["top", "lab.esker", "--type", "write", "--format", "csv"];
+        text(&run(dir.path(), &args).stdout).contains("job:1")
+    });
     let sent = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status()
         .unwrap();
     assert!(sent.success());
-    let status = wait(&mut child, Duration::from_secs(50)).expect("it stops soon");
+    let status = wait(&mut child);
     let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(

@@ -1,11 +1,12 @@
 //! RDF data of servers: the same answers by address, through the folder and without a server; what was acknowledged is
 //! there after a kill.
 
+use crate::cluster::wait_for_count;
 use crate::serve::{Served, run, text};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const TURTLE: &str = "@prefix e: <http://e/> .\ne:ada a e:Person ; e:name \"Ada\" ; e:age 36 .\ne:bob e:name \"Bob\"@en .\n";
 
@@ -118,12 +119,9 @@ fn commands_say_the_same_wherever_the_data_is() {
     }
 }
 
-/// Updates by one connection after another, each acknowledged; how many were.
-fn insert_until_it_ends(address: &str) -> u32 {
+/// Updates by one connection after another, each acknowledged and counted.
+fn insert_until_it_ends(address: &str, acknowledged: &AtomicU64) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
     let mut buffer = [0; 4096];
     for n in 0.. {
         let body = format!("INSERT DATA {{ <http://e/{n}> <http://e/p> {n} }}");
@@ -135,11 +133,12 @@ fn insert_until_it_ends(address: &str) -> u32 {
             .write_all(request.as_bytes())
             .and_then(|()| stream.read(&mut buffer));
         match answered {
-            Ok(length) if buffer[..length].starts_with(b"HTTP/1.1 200") => {}
-            _ => return n,
+            Ok(length) if buffer[..length].starts_with(b"HTTP/1.1 200") => {
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => return,
         }
     }
-    0
 }
 
 #[test]
@@ -157,17 +156,18 @@ fn what_was_acknowledged_is_there_after_a_kill() {
                 while run(&path, &["rdf", "checkpoint", &target]).status.success() {}
             }
         });
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300 + 150 * round));
+        let acknowledged = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| insert_until_it_ends(&address, &acknowledged));
+            wait_for_count(&acknowledged, 50 + 25 * round);
             drop(served);
         });
-        let acknowledged = insert_until_it_ends(&address);
-        killer.join().unwrap();
+        let acknowledged = acknowledged.into_inner();
         checkpoints.join().unwrap();
         least = least.max(acknowledged);
         let query = "SELECT (COUNT(*) AS ?n) { ?s <http://e/p> ?o }";
         let output = run(path, &["sparql", "lab.esker", query, "--format", "csv"]);
-        let count: u32 = text(&output.stdout)
+        let count: u64 = text(&output.stdout)
             .lines()
             .nth(1)
             .unwrap_or_else(|| panic!("{}", text(&output.stderr)))

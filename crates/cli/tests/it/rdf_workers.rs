@@ -1,11 +1,10 @@
 //! RDF data in parts, a worker process for each: the answers of one process, and what is said when a worker is gone.
 
-use crate::serve::{esker, run, text};
+use crate::serve::{address_in, esker, run, text};
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 /// A university after LUBM's schema: departments, people, courses; literals, and nodes without names.
 fn university() -> String {
@@ -74,18 +73,7 @@ impl Worker {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_secs(50);
-        let address = loop {
-            if let Ok(address) = std::fs::read_to_string(&port_file) {
-                break address.trim().to_owned();
-            }
-            if child.try_wait().unwrap().is_some() {
-                let output = child.wait_with_output().unwrap();
-                panic!("it ended at once: {}", text(&output.stderr));
-            }
-            assert!(Instant::now() < until, "it does not start");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let address = address_in(&port_file, &mut child);
         Self { child, address }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, describe_servers};
 use crate::cluster_objects::{OBJECTS, fill, identity, renamed, search};
-use crate::serve::{esker, files_of, run, text, vertex, written};
+use crate::serve::{esker, files_of, patient, run, text, vertex, written};
 use esker::{Database, OpenOptions};
 use esker_model::filter::Expr;
 use esker_model::object::{
@@ -16,13 +16,13 @@ use esker_model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Files that one job writes: its edges split.
 const FILES: usize = 90;
 
 pub(crate) fn open(cluster: &Cluster, server: usize) -> Database {
-    OpenOptions::new().open(cluster.target(server)).unwrap()
+    patient(cluster.target(server))
 }
 
 /// A graph with a past; gives a moment in its middle.
@@ -306,8 +306,8 @@ fn a_resize_may_be_killed() {
     let before = picture(&database, then);
     drop(database);
     cluster.down(folder);
-    let (mut killed, mut servers) = (0, 2);
-    for turn in 0..5_u64 {
+    let (mut killed, mut servers, mut whole) = (0, 2, Duration::ZERO);
+    for turn in 0..5 {
         servers = 5 - servers;
         rewrite(folder, servers);
         let mut child = esker(folder)
@@ -315,11 +315,14 @@ fn a_resize_may_be_killed() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(40 + 200 * turn));
+        // At once, and then later and later in the time that one took.
+        std::thread::sleep(whole * turn / 5);
         killed += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
+        let began = Instant::now();
         let (_, said) = resize(folder, &[]);
+        whole = began.elapsed();
         assert!(said.contains(&format!("has {servers} servers")), "{said}");
         let expected: Vec<_> = (0..servers).map(|n| format!("server-{n}")).collect();
         assert_eq!(folders(folder), expected);

@@ -11,7 +11,7 @@ use esker_model::{GraphWrite as _, NeverCancel};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The file says another number of servers, at another port, with checkpoints in that folder.
 fn rewrite(folder: &Path, servers: u32, to: &str) {
@@ -152,8 +152,8 @@ fn a_resize_of_checkpoints_may_be_killed() {
     let before = picture(&database, then);
     database.close().unwrap();
     cluster.down(folder);
-    let (mut killed, mut servers) = (0, 2);
-    for turn in 0..6_u64 {
+    let (mut killed, mut servers, mut whole) = (0, 2, Duration::ZERO);
+    for turn in 0..6 {
         servers = 5 - servers;
         let to = if turn < 3 { "bb" } else { "lab.cluster" };
         rewrite(folder, servers, to);
@@ -163,11 +163,14 @@ fn a_resize_of_checkpoints_may_be_killed() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(40 + 300 * turn));
+        // At once, and then later and later in the time that one took.
+        std::thread::sleep(whole * turn / 6);
         killed += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
+        let began = Instant::now();
         let (_, said) = resize(folder, &[]);
+        whole = began.elapsed();
         assert!(said.contains(&format!("has {servers} servers")), "{said}");
         let expected: Vec<_> = (0..servers).map(|n| format!("server-{n}")).collect();
         assert_eq!(folders(folder), expected);

@@ -1,15 +1,12 @@
 //! `esker run`, `log` and `spool`: programs that do not notice, runs that are not lost.
 
+use esker_testkit::wait::wait_until;
 use serde_json::Value as Json;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long anything may take on a busy machine.
-const SOON: Duration = Duration::from_mins(1);
 
 /// A folder with a database and a spool of its own.
 pub(crate) struct Lab {
@@ -54,14 +51,6 @@ impl Lab {
         let out = self.said(&["get", lab.to_str().unwrap(), vertex, "--format", "json"]);
         assert!(out.status.success(), "{out:?}");
         String::from_utf8(out.stdout).unwrap()
-    }
-}
-
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -156,7 +145,7 @@ fn signals_are_the_programs_own() {
         ])
         .spawn()
         .unwrap();
-    until("the program does not start", || lab.at("ready").exists());
+    wait_until("the program does not start", || lab.at("ready").exists());
     let pid = child.id().to_string();
     assert!(
         Command::new("kill")
@@ -193,7 +182,7 @@ fn a_run_that_is_killed_is_known_to_have_been() {
     let mut child = lab.esker(&["run", "--", "sleep", "600"]).spawn().unwrap();
     let spool = lab.at("spool");
     let begun = || fs::read_dir(&spool).is_ok_and(|mut d| d.next().is_some());
-    until("nothing is in the spool", begun);
+    wait_until("nothing is in the spool", begun);
     let target = lab.at("lab.esker");
     assert_eq!(lab.log(&[]).len(), 0, "it goes on");
     // The program, and who records it.
@@ -245,7 +234,7 @@ fn a_database_that_is_away_gets_its_runs_later() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    until("it is not delivered", || {
+    wait_until("it is not delivered", || {
         let out = lab.said(&["spool", "deliver", "--target", &target, "--format", "json"]);
         serde_json::from_slice::<Json>(&out.stdout).is_ok_and(|d| d[0]["delivered"] == 1)
     });
@@ -283,7 +272,7 @@ fn tasks_that_record_at_once_lose_none() {
         }
     });
     let most = (tasks + 1).to_string();
-    until("runs are missing", || {
+    wait_until("runs are missing", || {
         lab.log(&["--limit", &most]).len() == tasks
     });
     let target = lab.at("lab.esker");

@@ -1,9 +1,10 @@
 //! Spools that several users can write to: what one of them may not do to the others, and to whoever takes the runs in.
 
 use crate::access::{has, is_root};
-use crate::runs::{Lab, until};
+use crate::runs::Lab;
 use crate::runs_spool::{Server, done};
 use esker_record::{Ended, Run, Spool, Use, new_id};
+use esker_testkit::wait::wait_until;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -104,10 +105,10 @@ fn a_server_opens_no_links_pipes_and_devices_of_a_spool() {
     as_user(EVE, &spool, script);
     // Whoever is in the folder after them is still taken in.
     leave(&spool, &run(ADA, 1), ADA);
-    until("the run behind them is not taken in", || {
+    wait_until("the run behind them is not taken in", || {
         server.counts("esker_spool_runs_total") == 1
     });
-    until("they are not moved aside", || {
+    wait_until("they are not moved aside", || {
         server.counts("esker_spool_aside_total") >= 5
     });
     assert!(done(&spool).is_empty());
@@ -122,7 +123,7 @@ fn a_server_opens_no_links_pipes_and_devices_of_a_spool() {
     let mut server = server;
     let pid = rustix::process::Pid::from_child(&server.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    until("the server does not stop", || {
+    wait_until("the server does not stop", || {
         server.child.try_wait().unwrap().is_some()
     });
 }
@@ -133,7 +134,7 @@ fn a_folder_for_what_is_broken_is_the_servers_own() {
     fs::create_dir(lab.at("elsewhere")).unwrap();
     as_user(EVE, &spool, "ln -s ../elsewhere aside; echo torn > x.done");
     let server = Server::start(&lab, &spool);
-    until("it is not told", || {
+    wait_until("it is not told", || {
         server.counts("esker_spool_failures_total") >= 1
     });
     assert_eq!(fs::read_dir(lab.at("elsewhere")).unwrap().count(), 0);
@@ -141,7 +142,7 @@ fn a_folder_for_what_is_broken_is_the_servers_own() {
     // Nor is it one of another user's.
     fs::remove_file(spool.join("aside")).unwrap();
     as_user(EVE, &spool, "mkdir aside; echo torn > y.done");
-    until("it is not told", || {
+    wait_until("it is not told", || {
         let said = fs::read_to_string(lab.at("server.log")).unwrap();
         said.contains(&format!("the folder `aside` is user {EVE}'s"))
     });
@@ -161,12 +162,12 @@ fn a_user_changes_no_run_and_no_file_of_another_by_a_spool() {
     };
     let get = |vertex: &str| esker(&["get", &target, vertex, "--format", "json"]);
     let merged = |count: u64| {
-        until("a run is not taken in", || {
+        wait_until("a run is not taken in", || {
             server.counts("esker_spool_runs_total") == count
         });
     };
     let aside = |count: u64| {
-        until("a run is not moved aside", || {
+        wait_until("a run is not moved aside", || {
             server.counts("esker_spool_aside_total") == count
         });
     };
@@ -379,7 +380,7 @@ fn a_run_of_a_shared_spool_is_the_users_own() {
     let mut run = run(ADA, 1);
     run.tags = BTreeMap::from([("campaign".to_owned(), "winter".to_owned())]);
     leave(&spool, &run, ADA);
-    until("the run is not taken in", || {
+    wait_until("the run is not taken in", || {
         server.counts("esker_spool_runs_total") == 1
     });
     let out = lab.said(&[

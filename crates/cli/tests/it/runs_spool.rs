@@ -1,6 +1,7 @@
 //! Spools that servers empty, and spools that take nothing: on a disk that is full, in a folder that cannot be.
 
-use crate::runs::{Lab, until};
+use crate::runs::Lab;
+use esker_testkit::wait::wait_until;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -33,7 +34,7 @@ impl Server {
             .stderr(fs::File::create(lab.at("server.log")).unwrap())
             .spawn()
             .unwrap();
-        until("the server does not start", || port.exists());
+        wait_until("the server does not start", || port.exists());
         let address = fs::read_to_string(&port).unwrap().trim().to_owned();
         Self { child, address }
     }
@@ -112,7 +113,7 @@ fn a_server_takes_in_what_tasks_leave() {
             scope.spawn(move || (1..tasks).filter(|n| n % 16 == part).for_each(run));
         }
     });
-    until("runs are missing", || {
+    wait_until("runs are missing", || {
         server.counts("esker_spool_runs_total") >= tasks as u64
     });
     assert!(done(&spool).is_empty());
@@ -123,10 +124,10 @@ fn a_server_takes_in_what_tasks_leave() {
     // Again the same one, and one that is torn, and one that says it is somebody else's.
     fs::write(&kept, &copy).unwrap();
     fs::write(spool.join("torn.done"), &copy[..40]).unwrap();
-    until("it is not moved aside", || {
+    wait_until("it is not moved aside", || {
         server.counts("esker_spool_aside_total") == 1
     });
-    until("it does not go", || done(&spool).is_empty());
+    wait_until("it does not go", || done(&spool).is_empty());
     assert!(spool.join("aside/torn.done").exists());
     assert_eq!(
         lab.log(&[&target, "--limit", &most]).len(),
@@ -286,7 +287,7 @@ fn on_a_full_disk_runs_go_straight_to_the_database() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    until("its beginning is not recorded", || {
+    wait_until("its beginning is not recorded", || {
         let log = lab.log(&["--limit", "9"]);
         log.iter()
             .any(|r| r["name"] == "long" && r["state"] == "runs")

@@ -1,6 +1,7 @@
 //! `esker run --trace`: what a real build opens is in the graph, and the build does not notice.
 
-use crate::runs::{Lab, until};
+use crate::runs::Lab;
+use esker_testkit::wait::wait_until;
 use serde_json::Value as Json;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -103,7 +104,7 @@ fn a_traced_program_ends_as_it_would() {
         ])
         .spawn()
         .unwrap();
-    until("the program does not start", || lab.at("ready").exists());
+    wait_until("the program does not start", || lab.at("ready").exists());
     let pid = child.id().to_string();
     assert!(
         Command::new("kill")
@@ -181,11 +182,11 @@ fn the_recorder_that_is_killed_takes_its_program_with_it() {
         .spawn()
         .unwrap();
     let pid = || fs::read_to_string(lab.at("pid")).unwrap_or_default();
-    until("the program does not start", || pid().ends_with('\n'));
+    wait_until("the program does not start", || pid().ends_with('\n'));
     child.kill().unwrap();
     child.wait().unwrap();
     let stat = format!("/proc/{}/stat", pid().trim());
-    until("the program goes on without its tracer", || {
+    wait_until("the program goes on without its tracer", || {
         fs::read_to_string(&stat).is_ok_and(|s| s.contains(") Z ")) || !fs::exists(&stat).unwrap()
     });
     assert!(

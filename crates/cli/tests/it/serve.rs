@@ -5,14 +5,16 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cluster::wait_for_more;
 use esker::{Database, OpenOptions};
 use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
 use esker_model::{
     Batch, EdgeSelect, GraphRead as _, GraphWrite as _, Op, Properties, Version, Versions,
     VertexId, VertexRef,
 };
+use esker_testkit::wait::{HANG, eventually, wait_until};
 use std::ops::ControlFlow;
 
 /// A server over the folder `lab.esker`.
@@ -38,6 +40,29 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// What stands in a server's file for its port, once it listens.
+pub(crate) fn address_in(port_file: &Path, child: &mut Child) -> String {
+    eventually(|| {
+        if let Ok(address) = std::fs::read_to_string(port_file) {
+            return Ok(address.trim().to_owned());
+        }
+        if child.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            if let Some(mut stderr) = child.stderr.take() {
+                stderr.read_to_string(&mut said).unwrap();
+            }
+            panic!("it ended at once: {said}");
+        }
+        Err("it does not start")
+    })
+}
+
+/// By a client that waits as long as it takes until a server is back.
+pub(crate) fn patient(target: &str) -> Database {
+    let target = format!("{target}?timeout={}s", HANG.as_secs());
+    OpenOptions::new().open(&target).unwrap()
+}
+
 impl Served {
     pub(crate) fn start(folder: &Path, args: &[&str]) -> Self {
         Self::start_at(folder, "127.0.0.1:0", args)
@@ -61,18 +86,7 @@ impl Served {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_secs(50);
-        let address = loop {
-            if let Ok(address) = std::fs::read_to_string(&port_file) {
-                break address.trim().to_owned();
-            }
-            if child.try_wait().unwrap().is_some() {
-                let output = child.wait_with_output().unwrap();
-                panic!("it ended at once: {}", text(&output.stderr));
-            }
-            assert!(Instant::now() < until, "it does not start");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let address = address_in(&port_file, &mut child);
         Self { child, address }
     }
 
@@ -85,7 +99,7 @@ impl Served {
     }
 
     fn open(&self) -> Database {
-        OpenOptions::new().open(&self.target()).unwrap()
+        patient(&self.target())
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -96,14 +110,7 @@ impl Served {
 
     /// Waits for its end: the exit code, if it had one, and what it said.
     fn end(mut self) -> (Option<i32>, String) {
-        let until = Instant::now() + Duration::from_secs(50);
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = eventually(|| self.child.try_wait().unwrap().ok_or("it does not end"));
         let mut said = String::new();
         let mut stderr = self.child.stderr.take().unwrap();
         stderr.read_to_string(&mut said).unwrap();
@@ -246,7 +253,7 @@ fn under_load(signal: &str) {
         for thread in 0..4 {
             let (stop, acknowledged, counted, target) = (&stop, &acknowledged, &counted, &target);
             scope.spawn(move || {
-                let database = OpenOptions::new().open(target).unwrap();
+                let database = patient(target);
                 for n in 0.. {
                     if stop.load(Ordering::Relaxed) {
                         return;
@@ -260,10 +267,7 @@ fn under_load(signal: &str) {
             });
         }
         for _ in 0..3 {
-            let before = acknowledged.load(Ordering::Relaxed);
-            while acknowledged.load(Ordering::Relaxed) < before + 40 {
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            wait_for_more(&acknowledged, 40);
             let server = held.take().unwrap();
             server.signal(signal);
             let (code, said) = server.end();
@@ -307,7 +311,7 @@ fn a_kill_under_load_makes_each_directory_once() {
         for thread in 0..4 {
             let (stop, acknowledged, target) = (&stop, &acknowledged, &target);
             scope.spawn(move || {
-                let database = OpenOptions::new().open(target).unwrap();
+                let database = patient(target);
                 for n in 0.. {
                     if stop.load(Ordering::Relaxed) {
                         return;
@@ -331,10 +335,7 @@ fn a_kill_under_load_makes_each_directory_once() {
             });
         }
         for _ in 0..4 {
-            let before = acknowledged.load(Ordering::Relaxed);
-            while acknowledged.load(Ordering::Relaxed) < before + 200 {
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            wait_for_more(&acknowledged, 200);
             let server = held.take().unwrap();
             server.signal("-KILL");
             server.end();
@@ -404,17 +405,14 @@ fn overload_sheds_and_recovers() {
         });
     };
     // On a busy machine the clients may come one after the other.
-    let shed = (0..50).any(|_| {
+    wait_until("nobody was turned away", || {
         crowd();
         figure("esker_shed_total ") > 0.0
     });
-    assert!(shed, "nobody was turned away");
     // A call is counted out just after its answer.
-    let quiet = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
+    wait_until("something is under way still", || {
         figure("esker_in_flight ") < 0.5 && figure("esker_memory_bytes ") < 0.5
     });
-    assert!(quiet, "something is under way still");
     assert_eq!(files_of(&database, "0").len(), 50);
     drop(database);
     server.stop();
@@ -443,26 +441,23 @@ fn a_server_that_falls_silent_is_given_up_with_words() {
     let dir = tempfile::tempdir().unwrap();
     let server = Served::start(dir.path(), &[]);
     let target = format!("{}?timeout=400ms", server.target());
-    let database = OpenOptions::new().open(&target).unwrap();
-    database.apply(written(&database, "1", "/a")).unwrap();
+    let database = eventually(|| {
+        let database = OpenOptions::new().open(&target)?;
+        database.apply(written(&database, "1", "/a"))?;
+        Ok::<_, esker_model::Error>(database)
+    });
     server.signal("-STOP");
-    let until = Instant::now() + Duration::from_mins(2);
     // The signal takes a moment to arrive.
-    let e = loop {
-        if let Err(e) = database.read_vertices(&[], Version::MAX) {
-            break e;
-        }
-        assert!(Instant::now() < until, "it answers still");
-    };
+    let e = eventually(|| {
+        let read = database.read_vertices(&[], Version::MAX);
+        read.err().ok_or("it answers still")
+    });
     assert!(
         e.to_string().contains("did not answer within 400 ms"),
         "{e}"
     );
     server.signal("-CONT");
-    let until = Instant::now() + Duration::from_mins(2);
-    while database.read_vertices(&[], Version::MAX).is_err() {
-        assert!(Instant::now() < until, "it is not found again");
-    }
+    eventually(|| database.read_vertices(&[], Version::MAX));
     drop(database);
     server.stop();
 }
@@ -479,7 +474,7 @@ fn what_is_no_esker_server_is_told_apart() {
         }
     });
     let dir = tempfile::tempdir().unwrap();
-    let target = format!("esker://{address}?timeout=500ms");
+    let target = format!("esker://{address}?timeout=20s");
     let output = run(dir.path(), &["get", &target, "user:1"]);
     let said = text(&output.stderr);
     // What it answered, or that it hung up, may come first.
@@ -530,11 +525,7 @@ fn logs_are_json_where_asked_for() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let until = Instant::now() + Duration::from_secs(50);
-    while !port_file.exists() {
-        assert!(Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    address_in(&port_file, &mut child);
     let id = child.id().to_string();
     Command::new("kill").arg(&id).status().unwrap();
     let mut said = String::new();

@@ -1,6 +1,7 @@
 //! Sessions of the console: what of them others see in lists of processes and in logs, how they are listed and ended.
 
 use crate::serve::{esker, run, text};
+use esker_testkit::wait::eventually;
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,10 +9,6 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
-
-/// What ends a wait that would not end.
-const HANG: Duration = Duration::from_mins(2);
 
 /// A server that was told to open its pages in a browser; the browser is a script that notes what it is given.
 struct Shown {
@@ -53,14 +50,12 @@ impl Shown {
 
     /// The text of a file, once it is there.
     fn wait(&self, name: &str) -> String {
-        let until = Instant::now() + HANG;
-        loop {
-            match fs::read_to_string(self.folder.join(name)) {
-                Ok(text) if !text.is_empty() => return text,
-                _ => assert!(Instant::now() < until, "no {name}: {}", self.log()),
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually(|| {
+            let text = fs::read_to_string(self.folder.join(name)).unwrap_or_default();
+            (!text.is_empty())
+                .then_some(text)
+                .ok_or_else(|| format!("no {name}: {}", self.log()))
+        })
     }
 
     fn log(&self) -> String {
@@ -128,15 +123,14 @@ fn sessions_are_listed_and_ended_from_the_folder_and_over_the_network() {
     };
     let token = said(&["grant", "lab.esker", "--token", "--role", "read"]);
     let bearer = format!("authorization: Bearer {}", token.trim());
-    let until = Instant::now() + HANG;
-    let ticket = loop {
+    let ticket = eventually(|| {
         let (status, _, made) = ask(&at, "POST /api/v1/session/ticket", &bearer, "");
         if status == 200 {
-            break made["ticket"].clone();
+            Ok(made["ticket"].clone())
+        } else {
+            Err(made)
         }
-        assert!(Instant::now() < until, "{made}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    });
     let enter = json!({ "ticket": ticket }).to_string();
     let (status, head, _) = ask(&at, "POST /api/v1/session", "accept: */*", &enter);
     assert_eq!(status, 200, "{head}");

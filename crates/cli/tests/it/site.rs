@@ -1,11 +1,11 @@
 //! Far files by way of a tier of the site cache: another Esker's, and those of a real sshd.
 
-use crate::serve::{Served, esker, run, text};
+use crate::serve::{Served, address_in, esker, run, text};
+use esker_testkit::wait::{eventually, wait_until};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 /// Any origin but folders of this machine.
 const ALL: &str = "[origins]\nallow = [\"*\"]\n";
@@ -37,14 +37,7 @@ impl Tier {
             .envs(environment.iter().copied())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_secs(50);
-        while !port_file.exists() {
-            assert!(process.try_wait().unwrap().is_none(), "it ended at once");
-            assert!(Instant::now() < until, "it does not start");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let address = fs::read_to_string(port_file).unwrap();
-        let via = format!("http://{}", address.trim());
+        let via = format!("http://{}", address_in(&port_file, &mut process));
         Self { process, via }
     }
 }
@@ -142,14 +135,10 @@ fn the_files_of_another_esker() {
     );
     // A change is told, soon.
     good(&run(folder, &["rm", &target, "/data/a"]));
-    let until = Instant::now() + Duration::from_mins(2);
-    while run(folder, &["stat", &url("/data/a"), via[0], via[1]])
-        .status
-        .success()
-    {
-        assert!(Instant::now() < until, "a removal was not told");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("a removal was not told", || {
+        let stat = run(folder, &["stat", &url("/data/a"), via[0], via[1]]);
+        !stat.status.success()
+    });
     bad(&run(
         folder,
         &["stat", &url("/data/a"), via[0], via[1], "--max-age", "0"],
@@ -273,11 +262,7 @@ impl Sshd {
             .stdin(Stdio::null())
             .spawn()
             .expect("sshd is there: `make setup` installs it");
-        let until = Instant::now() + Duration::from_mins(2);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "sshd does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)));
         let id = Command::new("id").arg("-un").output().unwrap();
         let url = format!("sftp://{}@127.0.0.1:{port}", text(&id.stdout).trim());
         Self { process, dir, url }
@@ -495,15 +480,12 @@ fn another_user_of_this_machine_needs_a_key() {
         folder,
         &["grant", "rights", "--key", public.trim(), "--role", "read"],
     ));
-    let until = Instant::now() + Duration::from_mins(1);
-    loop {
+    let listed = eventually(|| {
         let output = other(&keyed);
-        if output.status.success() {
-            assert!(text(&output.stdout).contains("s3cret"));
-            break;
-        }
-        assert!(Instant::now() < until, "{}", text(&output.stderr));
-    }
+        let (said, error) = (text(&output.stdout), text(&output.stderr));
+        output.status.success().then_some(said).ok_or(error)
+    });
+    assert!(listed.contains("s3cret"), "{listed}");
     // Who asks about the tier is known in the same way.
     let status = as_other(home.path())
         .args(["site", "status", "--via", &keyed])
@@ -511,13 +493,9 @@ fn another_user_of_this_machine_needs_a_key() {
         .unwrap();
     good(&status);
     good(&run(folder, &["revoke", "rights", "--key", public.trim()]));
-    let until = Instant::now() + Duration::from_mins(1);
-    while other(&keyed).status.success() {
-        assert!(
-            Instant::now() < until,
-            "a key opens the tier that was revoked"
-        );
-    }
+    wait_until("a key opens the tier that was revoked", || {
+        !other(&keyed).status.success()
+    });
 }
 
 /// Another user's process at a tier's port is not believed.
@@ -545,13 +523,7 @@ fn a_tier_of_another_user_is_not_believed() {
         .arg(&port)
         .spawn()
         .unwrap();
-    let until = Instant::now() + Duration::from_mins(1);
-    while !port.exists() {
-        assert!(process.try_wait().unwrap().is_none(), "it ended at once");
-        assert!(Instant::now() < until, "it does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let via = format!("http://{}", fs::read_to_string(&port).unwrap().trim());
+    let via = format!("http://{}", address_in(&port, &mut process));
     let hostile = Tier { process, via };
     let (told, _) = bad(&run(folder, &["ls", "file:///", "--via", &hostile.via]));
     assert!(told.contains("belongs to another user"), "{told}");
@@ -609,11 +581,7 @@ fn a_server_that_hangs_holds_nobody_up() {
         "it is known still"
     );
     served.signal("-CONT");
-    let until = Instant::now() + Duration::from_mins(2);
-    while at.join("unknown/b").metadata().is_err() {
-        assert!(Instant::now() < until, "it does not come back");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    eventually(|| at.join("unknown/b").metadata());
     // And it can be unmounted while it hangs.
     served.signal("-STOP");
     let path = at.join("unknown/c");

@@ -1,16 +1,13 @@
 //! Jobs that a real Slurm tells of, by its stock plug-in jobcomp/elasticsearch, and what `esker import sacct` makes of tables.
 
 use crate::slurm::Slurm;
+use esker_testkit::wait::{eventually, wait_until};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long all may take: the plug-in tries again after half a minute.
-const ALL_MAX: Duration = Duration::from_mins(6);
 
 fn esker(words: &[&str]) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_esker"))
@@ -36,11 +33,7 @@ impl Server {
             .spawn()
             .unwrap();
         let server = Self(child);
-        let until = Instant::now() + Duration::from_mins(1);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "no server at port {port}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)));
         server
     }
 }
@@ -112,28 +105,19 @@ fn every_job_that_ends_becomes_a_vertex() {
     // It is away for a while: the plug-in keeps what it could not send.
     drop(server);
     (50..100).for_each(&mut submit);
-    let until = Instant::now() + ALL_MAX;
-    while !slurm.run("squeue", &["--noheader"]).stdout.is_empty() {
-        assert!(Instant::now() < until, "jobs do not end");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait_until("jobs do not end", || {
+        slurm.run("squeue", &["--noheader"]).stdout.is_empty()
+    });
     let server = Server::start(&database, port);
     let target = format!("esker://127.0.0.1:{port}");
-    let found = loop {
+    let found = eventually(|| {
         let found = jobs(&target);
         if found.len() >= wanted.len() {
-            break found;
+            return Ok(found);
         }
-        let log =
-            || fs::read_to_string(dir.path().join("slurm/controller.log")).unwrap_or_default();
-        assert!(
-            Instant::now() < until,
-            "{} jobs are there: {}",
-            found.len(),
-            log()
-        );
-        std::thread::sleep(Duration::from_millis(500));
-    };
+        let log = fs::read_to_string(dir.path().join("slurm/controller.log")).unwrap_or_default();
+        Err(format!("{} jobs are there: {log}", found.len()))
+    });
     assert_eq!(wanted.len(), 100);
     assert!(found.keys().eq(wanted.keys()), "{:?}", found.keys());
     for (id, (state, script)) in &wanted {

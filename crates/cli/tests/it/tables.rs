@@ -1,18 +1,18 @@
 //! A directory that splits over real servers while they are killed: its partitions pass through a folder that they share.
 
-use crate::cluster::{Cluster, describe};
+use crate::cluster::{Cluster, describe, wait_for_count};
 use crate::failover::kill;
 use crate::resize::open;
 use esker::Database;
 use esker_model::namespace::{Change, Errno, Make, NamePath, Namespace as _, SpaceBy};
 use esker_model::{Error, Result};
+use esker_testkit::wait::eventually;
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 4;
 const FILES: usize = 24_000;
@@ -32,14 +32,9 @@ fn makes(database: &Database, client: usize, done: &AtomicU64) {
     let mine: Vec<usize> = (0..FILES).filter(|n| n % CLIENTS == client).collect();
     for some in mine.chunks(TOGETHER) {
         let mut left: Vec<usize> = some.to_vec();
-        let until = Instant::now() + Duration::from_mins(2);
-        while !left.is_empty() {
-            assert!(Instant::now() < until, "files {left:?} are not made");
+        eventually(|| {
             let changes: Vec<Change> = left.iter().map(|n| file(*n)).collect();
-            let Ok(outcomes) = database.change(None, &changes) else {
-                std::thread::sleep(Duration::from_millis(20));
-                continue;
-            };
+            let outcomes = database.change(None, &changes).map_err(|e| e.to_string())?;
             let there = |outcome: &Result<_>| match outcome {
                 Ok(_) => true,
                 Err(Error::File(e)) => {
@@ -50,16 +45,11 @@ fn makes(database: &Database, client: usize, done: &AtomicU64) {
             };
             let mut outcomes = outcomes.iter().map(there);
             left.retain(|_| !outcomes.next().unwrap_or(false));
-        }
+            left.is_empty()
+                .then_some(())
+                .ok_or_else(|| format!("files {left:?} are not made"))
+        });
         done.fetch_add(some.len() as u64, Ordering::Relaxed);
-    }
-}
-
-fn wait_for(done: &AtomicU64, files: usize) {
-    let until = Instant::now() + Duration::from_mins(4);
-    while done.load(Ordering::Relaxed) < files as u64 {
-        assert!(Instant::now() < until, "nothing goes on");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -133,7 +123,7 @@ fn a_directory_splits_by_tables_whoever_is_killed() {
         // (Who keeps the servers gives up after more than five deaths.)
         let deaths = [(8_500, 0), (8_900, 1), (9_300, 2), (16_800, 1), (17_300, 0)];
         for (files, server) in deaths {
-            wait_for(&done, files);
+            wait_for_count(&done, files as u64);
             tables += given_by(&cluster, server, "table");
             kill(&open(&cluster, server));
         }

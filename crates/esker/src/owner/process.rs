@@ -128,11 +128,7 @@ mod tests {
         };
         assert_eq!(me.life_of(&it), Life::Alive);
         child.kill().unwrap();
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        while me.life_of(&it) == Life::Alive && std::time::Instant::now() < until {
-            std::thread::yield_now();
-        }
-        assert_eq!(me.life_of(&it), Life::Dead);
+        esker_testkit::wait::wait_until("it lives", || me.life_of(&it) == Life::Dead);
         child.wait().unwrap();
         assert_eq!(me.life_of(&it), Life::Dead);
     }

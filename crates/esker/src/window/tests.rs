@@ -3,6 +3,7 @@
 use super::*;
 use esker_store::KeyRange;
 use esker_store::memory::MemoryStore;
+use esker_testkit::wait::wait_until;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -179,16 +180,12 @@ fn a_window_is_written_when_it_is_full_or_old_or_wanted() {
     for n in 7..=11 {
         store.commit(batch(n), Durability::Relaxed).unwrap();
     }
-    while window.persisted() < 11 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("they are not persisted", || window.persisted() == 11);
     drop(store);
     place.options.every = Duration::from_millis(1);
     let store = place.open(2).unwrap();
     store.commit(batch(12), Durability::Relaxed).unwrap();
-    while store.window().persisted() < 12 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it is not persisted", || store.window().persisted() == 12);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::graph::{file, files, files_seen, link, put_file};
 use crate::processes::{database, open, options};
 use esker::model::{GraphRead, NeverCancel};
 use esker::{CheckOptions, Database};
+use esker_testkit::wait::wait_until;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -80,7 +81,10 @@ fn a_backup_under_load_is_of_one_moment() {
             });
         }
         for round in 0..4 {
-            std::thread::sleep(std::time::Duration::from_millis(150));
+            let written = files_seen(&db).len();
+            wait_until("nothing is written", || {
+                files_seen(&db).len() > written + 10
+            });
             let before = files_seen(&db).len();
             let copy = dir.path().join(format!("copy{round}.esker"));
             db.backup(&copy).unwrap();

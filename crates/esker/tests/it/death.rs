@@ -5,12 +5,12 @@ use crate::graph::{edge_type, files, put_file, vertex};
 use crate::processes::{database, open, options};
 use esker::Role;
 use esker::model::{GraphRead, Version, VersionRange};
+use esker_testkit::wait::eventually;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a test waits before it says that it hangs.
-const HANG: Duration = Duration::from_mins(2);
 /// Writes that each writer has had acknowledged before an owner is killed.
 const ACKED_BEFORE_A_KILL: usize = 50;
 
@@ -143,18 +143,11 @@ fn kill_owners(
                 acked(vec![answer], &mut all);
             }
         }
-        let deadline = Instant::now() + HANG;
-        let owner = loop {
+        let owner = eventually(|| {
             let pid = owner_pid(&path);
-            if let Some(at) = children.iter().position(|c| c.pid() == pid) {
-                break at;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "nobody took over in round {round}"
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        };
+            let owner = children.iter().position(|c| c.pid() == pid);
+            owner.ok_or_else(|| format!("nobody took over in round {round}"))
+        });
         let mut owner = children.remove(owner);
         owner.kill();
         died += 1;
@@ -253,7 +246,10 @@ fn far(path: &Path, beat: u64) {
     let text = format!(
         "esker-owner 1\nstate serving \nbeat {beat:016x}\nhost node17\nmachine m\nboot b\nnamespace pid:[1]\npid 4711\nstart 5\n"
     );
-    std::fs::write(path.join("owner/0000000000000007"), text).unwrap();
+    // Whoever reads it finds all of it.
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, path.join("owner/0000000000000007")).unwrap();
 }
 
 /// An owner on another host that shows signs of life is left alone.
@@ -262,12 +258,20 @@ fn a_live_owner_on_another_host_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = database(dir.path());
     far(&path, 1);
+    let ended = AtomicBool::new(false);
     let e = std::thread::scope(|s| {
         s.spawn(|| {
-            std::thread::sleep(Duration::from_millis(700));
-            far(&path, 2);
+            for beat in 2.. {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+                far(&path, beat);
+            }
         });
-        options().open(path.to_str().unwrap()).unwrap_err()
+        let opened = options().open(path.to_str().unwrap());
+        ended.store(true, Ordering::Relaxed);
+        opened.unwrap_err()
     });
     let expected = format!(
         "`{}` is open in process 4711 on host node17, and only processes of that host (and container) can share it: run \
@@ -287,10 +291,7 @@ fn a_dead_owner_on_another_host_is_replaced() {
     let db = open(&path);
     assert_eq!(db.role(), Role::Owner);
     let waited = start.elapsed();
-    assert!(
-        waited >= esker::limits::OWNER_SILENT_MAX && waited < Duration::from_secs(20),
-        "{waited:?}"
-    );
+    assert!(waited >= esker::limits::OWNER_SILENT_MAX, "{waited:?}");
 }
 
 /// An owner that another host has replaced (it slept too long) stops, instead of writing into another's files.
@@ -301,14 +302,7 @@ fn an_owner_that_was_replaced_stops() {
     let db = open(&path);
     put_file(&db, "/a", 1).unwrap();
     far(&path, 1);
-    let end = Instant::now() + Duration::from_mins(2);
-    let e = loop {
-        match put_file(&db, "/b", 1) {
-            Err(e) => break e,
-            Ok(_) => assert!(Instant::now() < end, "it did not notice"),
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let e = eventually(|| put_file(&db, "/b", 1).err().ok_or("it did not notice"));
     assert!(e.to_string().contains("another host has taken over"), "{e}");
     assert!(db.read_vertices(&[], Version::MAX).is_err());
 }

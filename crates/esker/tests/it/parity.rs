@@ -11,6 +11,7 @@ use esker::{CheckOptions, Database, OpenOptions, Role};
 use esker_server::{Server, Settings};
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One database, opened twice in one process.
 pub(crate) struct Pair {
@@ -352,11 +353,12 @@ fn definitions_are_seen_by_both_through(through: Through) {
     assert_eq!(*defined, *attached.schema().unwrap());
 }
 
-struct After(std::time::Instant, StopReason);
+/// Loses interest once it has been asked some times.
+struct After(AtomicU32, StopReason);
 
 impl Cancel for After {
     fn cancelled(&self) -> bool {
-        std::time::Instant::now() > self.0
+        self.0.fetch_add(1, Ordering::Relaxed) > 3
     }
     fn reason(&self) -> StopReason {
         self.1
@@ -406,16 +408,10 @@ fn cancellation_passes_over_the_wire_through(through: Through) {
     let hops = r#".e("write").v().e("wasReadBy").v()"#.repeat(250);
     let traversal = Traversal::parse(&format!(r#"v(type="Job"){hops}"#)).unwrap();
     for reason in [StopReason::Interrupted, StopReason::TimeOut] {
-        let start = std::time::Instant::now();
-        let cancel = After(start + std::time::Duration::from_millis(100), reason);
+        let cancel = After(AtomicU32::new(0), reason);
         let result = attached
             .travel(&traversal, &Budget::default(), &cancel)
             .unwrap();
-        assert!(
-            start.elapsed() < std::time::Duration::from_secs(5),
-            "{:?}",
-            start.elapsed()
-        );
         assert!(!result.complete);
         assert_eq!(result.stopped[0].reason, reason);
     }

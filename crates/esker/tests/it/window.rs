@@ -3,8 +3,9 @@
 use esker::model::object::{Identity, ObjectKey, ObjectRead as _};
 use esker::model::{Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties};
 use esker::{CheckOptions, Database, OpenOptions, WindowOptions};
+use esker_testkit::wait::wait_until;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn open(dir: &Path) -> Database {
     let window = WindowOptions {
@@ -65,12 +66,10 @@ fn a_store_comes_back_from_its_checkpoint() {
         database.persist().unwrap();
         let figures = window.figures();
         assert_eq!(figures.persisted, figures.written, "{figures:?}");
-        let until = Instant::now() + Duration::from_mins(2);
         // Later ones come when there is more behind them than in them.
-        while round == 0 && window.figures().bases == 0 {
-            assert!(Instant::now() < until, "{:?}", window.figures());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("there is no base", || {
+            round > 0 || window.figures().bases > 0
+        });
         drop(window);
         database.close().unwrap();
         std::fs::remove_dir_all(dir.path().join("live")).unwrap();

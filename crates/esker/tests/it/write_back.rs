@@ -7,6 +7,7 @@ use esker::model::namespace::{
 use esker::model::object::Asker;
 use esker::model::{Cancel, Error, Flow, Result};
 use esker::{Database, OpenOptions, WriteBack, WriteBackOptions};
+use esker_testkit::wait::wait_until;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -237,9 +238,9 @@ fn what_has_been_held_for_a_while_is_sent() {
     let back = files.write_back(None, soon).unwrap();
     for n in 1..4 {
         back.set(&path("/a"), false, size(n)).unwrap();
-        while files.stat(None, &path("/a"), false).unwrap().size != n {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("it is not sent", || {
+            files.stat(None, &path("/a"), false).unwrap().size == n
+        });
     }
     drop(back);
     files.close().unwrap();

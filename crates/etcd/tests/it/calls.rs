@@ -3,12 +3,9 @@
 use crate::server::Etcd as Server;
 use esker_config::etcd::EtcdTrust;
 use esker_etcd::{Etcd, Times, Txn};
+use esker_testkit::wait::{HANG, eventually_async};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// A deadline that only ends a hang.
-const HANG: Duration = Duration::from_mins(2);
 
 const TIMES: Times = Times {
     connect: HANG,
@@ -128,11 +125,7 @@ async fn an_account_gets_a_new_token_when_etcd_has_forgotten_it() {
     server.child = Server::run(server.folder.path(), server.ports);
     server.wait();
     // The first calls after a restart may meet the connection that broke.
-    let until = Instant::now() + HANG;
-    while let Err(e) = etcd.put("/k", "y", None).await {
-        assert!(Instant::now() < until, "{e}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually_async(async || etcd.put("/k", "y", None).await).await;
     assert_eq!(etcd.get("/k").await.unwrap().unwrap().value, "y");
 }
 

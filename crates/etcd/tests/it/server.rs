@@ -3,7 +3,6 @@
 use crate::etcd_program::program;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// An etcd, stopped by its process id.
 pub(crate) struct Etcd {
@@ -59,11 +58,9 @@ impl Etcd {
     }
 
     pub(crate) fn wait(&self) {
-        let until = Instant::now() + Duration::from_mins(2);
-        while std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
-            assert!(Instant::now() < until, "etcd does not start");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        esker_testkit::wait::eventually(|| {
+            std::net::TcpStream::connect(("127.0.0.1", self.ports[0]))
+        });
     }
 
     pub(crate) fn stop(&mut self) {

@@ -1,13 +1,13 @@
 //! What a person does first.
 
-use crate::scratch::{Scratch, within_a_minute};
+use crate::scratch::{Scratch, mounting};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
 fn files_of_all_sizes_come_back() {
-    within_a_minute(|| {
+    mounting(|| {
         let mut scratch = Scratch::new();
         for size in [0, 1, 100, 4_096, 4_097, 100_000, 3_000_000] {
             let path = scratch.path(&format!("f{size}"));
@@ -42,7 +42,7 @@ fn files_of_all_sizes_come_back() {
 
 #[test]
 fn a_file_grows_and_shrinks_while_it_is_read() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = Scratch::new();
         let path = scratch.path("log");
         fs::write(&path, "one\n").unwrap();
@@ -72,7 +72,7 @@ fn a_file_grows_and_shrinks_while_it_is_read() {
 
 #[test]
 fn directories_with_many_entries_list_each_once() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = Scratch::new();
         let directory = scratch.path("many");
         fs::create_dir(&directory).unwrap();

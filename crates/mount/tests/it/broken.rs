@@ -1,7 +1,7 @@
 //! A data folder that fails.
 
 use crate::failing::Failing;
-use crate::scratch::{Scratch, within_a_minute};
+use crate::scratch::{Scratch, mounting};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 
@@ -18,7 +18,7 @@ fn kept(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
 
 #[test]
 fn what_a_folder_says_is_what_programs_are_told() {
-    within_a_minute(|| {
+    mounting(|| {
         for passthrough in [true, false] {
             let failing = Failing::new();
             let data = failing.path().join("data");

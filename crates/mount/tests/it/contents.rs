@@ -1,7 +1,7 @@
 //! Contents: random writes, cuts and reads beside a plain file (as fsx does), and folders that are full or gone.
 
 use crate::history::Random;
-use crate::scratch::{Scratch, Tmpfs, within_a_minute};
+use crate::scratch::{Scratch, Tmpfs, mounting};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -120,7 +120,7 @@ fn exercise(seed: u64, largest: u64, passthrough: bool) {
 
 #[test]
 fn contents_are_those_of_a_plain_file() {
-    within_a_minute(|| {
+    mounting(|| {
         for seed in 0..3 {
             for largest in [3_000, 6_000, 300_000] {
                 for passthrough in [true, false] {
@@ -133,7 +133,7 @@ fn contents_are_those_of_a_plain_file() {
 
 #[test]
 fn holes_are_found() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = Scratch::new();
         let file = open(&scratch.path("sparse"));
         file.write_all_at(b"data", 1 << 20).unwrap();
@@ -148,7 +148,7 @@ fn holes_are_found() {
 
 #[test]
 fn a_folder_that_is_full_is_told() {
-    within_a_minute(|| {
+    mounting(|| {
         let full = Tmpfs::sized("1m");
         for passthrough in [true, false] {
             let data = full.path().join(format!("data-{passthrough}"));
@@ -178,7 +178,7 @@ fn a_folder_that_is_full_is_told() {
 
 #[test]
 fn without_folders_only_small_contents_are_kept() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = Scratch::with(|o| o.data.clear());
         let path = scratch.path("f");
         fs::write(&path, vec![1; 4_096]).unwrap();
@@ -194,7 +194,7 @@ fn without_folders_only_small_contents_are_kept() {
 
 #[test]
 fn folders_that_are_added_move_nothing() {
-    within_a_minute(|| {
+    mounting(|| {
         let mut scratch = Scratch::new();
         for n in 0..20 {
             fs::write(scratch.path(&format!("a{n}")), vec![n; 10_000]).unwrap();

@@ -1,16 +1,17 @@
 //! Mounts whose process dies, servers that are started again, mounts that must go.
 
-use crate::scratch::{Scratch, Served, within_a_minute};
+use crate::scratch::{Scratch, Served, mounting};
 use esker::OpenOptions;
 use esker_mount::place::unmount;
 use esker_mount::{How, Options};
 use esker_server::{Server, Settings};
+use esker_testkit::wait::{eventually, wait_until};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const CHILD: &str = "ESKER_MOUNT_TEST_CHILD";
 
@@ -50,14 +51,9 @@ impl Other {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let since = Instant::now();
-        while esker_mount::place::mount_at(at).unwrap().is_none() {
-            assert!(
-                since.elapsed() < Duration::from_secs(30),
-                "it does not mount"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("it does not mount", || {
+            esker_mount::place::mount_at(at).unwrap().is_some()
+        });
         // It answers.
         fs::read_dir(at).unwrap();
         Self {
@@ -82,7 +78,7 @@ impl Drop for Other {
 
 #[test]
 fn what_was_synced_survives_a_killed_mount() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path();
         let target = folder.join("db").to_str().unwrap().to_owned();
@@ -138,8 +134,8 @@ fn what_was_synced_survives_a_killed_mount() {
 }
 
 fn serve(folder: &Path, listen: &str) -> Server {
-    let since = Instant::now();
-    loop {
+    // The port is free again in a moment.
+    eventually(|| {
         let database = OpenOptions::new()
             .create(true)
             .open(folder.to_str().unwrap())
@@ -149,18 +145,13 @@ fn serve(folder: &Path, listen: &str) -> Server {
             drain: Duration::from_secs(2),
             ..Settings::default()
         };
-        match Server::start(database, settings) {
-            Ok(server) => return server,
-            // The port is free again in a moment.
-            Err(e) => assert!(since.elapsed() < Duration::from_mins(2), "{e}"),
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        Server::start(database, settings)
+    })
 }
 
 #[test]
 fn a_server_is_started_again_under_open_files() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path();
         let server = serve(&folder.join("db"), "127.0.0.1:0");
@@ -194,7 +185,7 @@ fn a_server_is_started_again_under_open_files() {
 
 #[test]
 fn a_busy_mount_goes_only_if_it_must() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = Scratch::new();
         let at = scratch.at();
         let mut file = File::create(at.join("f")).unwrap();
@@ -219,7 +210,7 @@ fn a_busy_mount_goes_only_if_it_must() {
 
 #[test]
 fn two_mounts_see_what_was_closed() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path();
         let server = serve(&folder.join("db"), "127.0.0.1:0");

@@ -3,7 +3,7 @@
 //! `ESKER_MOUNT_SEEDS=200` plays more of them, `ESKER_MOUNT_SEED=7` one.
 
 use crate::people::{ADA, NOBODY, Person, ROOT, by};
-use crate::scratch::{Scratch, Tmpfs, within_a_minute};
+use crate::scratch::{Scratch, Tmpfs, mounting};
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
@@ -467,10 +467,10 @@ fn seeds(passthrough: bool) {
 
 #[test]
 fn a_mount_is_a_file_system() {
-    within_a_minute(|| seeds(true));
+    mounting(|| seeds(true));
 }
 
 #[test]
 fn also_where_all_contents_go_through_it() {
-    within_a_minute(|| seeds(false));
+    mounting(|| seeds(false));
 }

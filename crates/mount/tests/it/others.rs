@@ -5,7 +5,7 @@
 )]
 
 use crate::people::{NOBODY, by};
-use crate::scratch::{Scratch, within_a_minute};
+use crate::scratch::{Scratch, mounting};
 use esker::{Database, OpenOptions};
 use esker_model::NeverCancel;
 use esker_model::namespace::{
@@ -74,7 +74,7 @@ fn with_two_files(scratch: &Scratch) -> PathBuf {
 /// An inode that leads to another file's object (made by who may do everything, or before that was refused) gives nobody that content.
 #[test]
 fn an_inode_that_leads_to_another_files_object_opens_nothing() {
-    within_a_minute(|| {
+    mounting(|| {
         let mut scratch = Scratch::with(|_| {});
         let object = with_two_files(&scratch);
         let content = fs::read(&object).unwrap();
@@ -121,7 +121,7 @@ fn an_inode_that_leads_to_another_files_object_opens_nothing() {
 /// Another user attaches to the process that has the database open, and says there where contents lie.
 #[test]
 fn another_user_does_not_say_where_contents_lie() {
-    within_a_minute(|| {
+    mounting(|| {
         let scratch = Scratch::open_to_others();
         let object = with_two_files(&scratch);
         let content = fs::read(&object).unwrap();

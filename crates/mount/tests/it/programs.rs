@@ -1,6 +1,6 @@
 //! Programs that know nothing of Esker do their work on a mount.
 
-use crate::scratch::{Scratch, within_a_minute};
+use crate::scratch::{Scratch, mounting};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +38,7 @@ const MAKEFILE: &str =
 
 #[test]
 fn a_c_program_is_built_and_runs() {
-    within_a_minute(|| {
+    mounting(|| {
         if !has("make") || !has("cc") {
             return;
         }
@@ -67,7 +67,7 @@ fn a_c_program_is_built_and_runs() {
 
 #[test]
 fn git_keeps_a_repository() {
-    within_a_minute(|| {
+    mounting(|| {
         if !has("git") {
             return;
         }
@@ -114,7 +114,7 @@ fn git_keeps_a_repository() {
 
 #[test]
 fn tar_packs_and_unpacks() {
-    within_a_minute(|| {
+    mounting(|| {
         if !has("tar") {
             return;
         }
@@ -170,7 +170,7 @@ print("well")
 
 #[test]
 fn sqlite_keeps_a_database() {
-    within_a_minute(|| {
+    mounting(|| {
         if !has("python3") {
             return;
         }

@@ -1,7 +1,7 @@
 //! What the tables of rules are made of: who calls, what is expected, and what is told of those that differ.
 
 use crate::people::{Person, by};
-use crate::scratch::{Scratch, within_a_minute};
+use crate::scratch::{Scratch, mounting};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 use std::fs;
@@ -122,7 +122,7 @@ pub(crate) fn changes(path: &Path, call: impl FnOnce()) -> bool {
 
 pub(crate) fn table(name: &str, play: impl FnOnce(&mut Case<'_>) + Send + 'static) {
     let name = name.to_owned();
-    within_a_minute(move || {
+    mounting(move || {
         let scratch = Scratch::new();
         let at = scratch.path(&name);
         fs::create_dir(&at).unwrap();

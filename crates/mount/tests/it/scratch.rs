@@ -6,6 +6,7 @@ use esker_model::{NeverCancel, Result};
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Search, check};
 use esker_mount::{How, Mounted, Options, Target};
+use esker_testkit::wait::HANG;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,8 +149,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Fails if it takes longer than a minute: nothing may hang.
-pub(crate) fn within_a_minute(test: impl FnOnce() + Send + 'static) {
+/// Plays a test where one may mount, and fails if it hangs.
+pub(crate) fn mounting(test: impl FnOnce() + Send + 'static) {
     if !can_mount() {
         return;
     }
@@ -158,7 +159,7 @@ pub(crate) fn within_a_minute(test: impl FnOnce() + Send + 'static) {
         test();
         sender.send(()).unwrap();
     });
-    match receiver.recv_timeout(Duration::from_mins(1)) {
+    match receiver.recv_timeout(HANG) {
         Ok(()) => worker.join().unwrap(),
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
             if let Err(panic) = worker.join() {

@@ -14,11 +14,11 @@ use esker_site_cache::entry::{Kind, Wants};
 use futures_util::future::BoxFuture;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::interval;
+use tokio::time::{Instant, interval};
 
 /// Questions on one connection.
 const WIDTH: usize = 64;
@@ -493,7 +493,7 @@ mod tests {
                 all.extend(pack("RODS_API_REPLY", info * 1000, part));
                 all.extend(rest);
             }
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
             let asked = async { timeout(Duration::from_secs(20), ask(all)).await };
             prop_assert!(runtime.block_on(asked).is_ok());
         }

@@ -11,11 +11,11 @@ use futures_util::future::BoxFuture;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 
 /// Questions on one connection: what OpenSSH's own client does with requests.
 const WIDTH: usize = 64;

@@ -9,7 +9,7 @@ use esker_site_cache::entry::Kind;
 use futures_util::future::{BoxFuture, join_all};
 use proptest::prelude::*;
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 struct Pipe;
@@ -74,13 +74,14 @@ fn reply(kind: u8, id: [u8; 4], rest: &[u8]) -> Vec<u8> {
 
 const DIRECTORY: [u8; 8] = [0, 0, 0, 4, 0, 0, 0o100, 0o355];
 
+/// In simulated time.
 async fn bounded<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what)
         .await
         .unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn replies_find_their_requests_in_any_order() {
     let talk = with(|mut there| async move {
         greet(&mut there).await;
@@ -114,7 +115,7 @@ async fn replies_find_their_requests_in_any_order() {
     assert!(talk.is_broken());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_no_sftp_is_said() {
     let greeting = with(|mut there| async move {
         let _ = there.write_all(b"Welcome to the cluster!\n").await;
@@ -144,9 +145,8 @@ async fn what_is_no_sftp_is_said() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_silent_server_is_given_up() {
-    let began = Instant::now();
     let talk = with(|mut there| async move {
         greet(&mut there).await;
         std::future::pending::<()>().await;
@@ -157,10 +157,10 @@ async fn a_silent_server_is_given_up() {
     assert!(!talk.is_broken());
     let error = bounded(talk.ask(Question::stat(b"/"))).await.unwrap_err();
     assert!(matches!(error, Error::Late { .. }), "{error}");
-    assert!(talk.is_broken() && began.elapsed() < Duration::from_secs(10));
+    assert!(talk.is_broken());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_drips_is_given_up() {
     let talk = with(|mut there| async move {
         greet(&mut there).await;
@@ -178,7 +178,7 @@ async fn a_server_that_drips_is_given_up() {
     assert!(matches!(error, Error::Late { .. }), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_listing_without_names_or_end_is_given_up() {
     let talk = with(|mut there| async move {
         greet(&mut there).await;
@@ -204,7 +204,7 @@ async fn a_listing_without_names_or_end_is_given_up() {
 }
 
 /// A directory that was opened for a question that nobody waits for any more must not stay open: servers have few.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn directories_are_closed_when_nobody_waits() {
     let (closed, mut closes) = tokio::sync::mpsc::unbounded_channel();
     let talk = with(move |mut there| async move {
@@ -240,7 +240,7 @@ proptest! {
     /// Whatever comes after the greeting, each question has an answer or an error, and soon.
     #[test]
     fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 100_u8..107) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let talk = with(move |mut there| async move {
                 greet(&mut there).await;

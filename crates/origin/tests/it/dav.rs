@@ -1,17 +1,18 @@
 //! `WsgiDAV` on cheroot, and servers that answer what they should not.
 
 use crate::battery::{Lacks, ODD, Site, Tree};
-use crate::servers::{Running, always, free_port, program, with_body};
+use crate::servers::{Running, always, free_port, patient, program, with_body};
 use esker_origin::dav::Dav;
 use esker_origin::session::Connect as _;
-use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use esker_origin::{Error, Found, Place, Pool, Question};
+use esker_testkit::wait::{HANG, ends};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
 /// With a password for one user, or open to all.
@@ -36,9 +37,13 @@ fn serve(root: &Path, scratch: &Path, login: bool) -> Running {
 }
 
 fn pool(port: u16, login: Option<(&str, &str)>) -> Pool {
+    pool_within(port, login, HANG)
+}
+
+fn pool_within(port: u16, login: Option<(&str, &str)>, silence: Duration) -> Pool {
     let place = Place::parse(&format!("dav://127.0.0.1:{port}/")).unwrap().0;
-    let dav = Dav::new(place, login, Duration::from_millis(1500)).unwrap();
-    Pool::new(Arc::new(dav), Settings::default())
+    let dav = Dav::new(place, login, silence).unwrap();
+    Pool::new(Arc::new(dav), patient())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,7 +84,7 @@ async fn who_is_not_let_in_is_told_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_gone_is_said_in_bounded_time() {
+async fn a_server_that_is_gone_is_not_waited_for() {
     let scratch = tempfile::tempdir().unwrap();
     let tree = Tree::plain(&[]);
     let mut server = serve(tree.root(), scratch.path(), false);
@@ -87,10 +92,9 @@ async fn a_server_that_is_gone_is_said_in_bounded_time() {
     pool.ask(Question::stat(b"/file")).await.unwrap();
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    let began = Instant::now();
-    let error = pool.ask(Question::stat(b"/file")).await.unwrap_err();
+    // Not that it is late.
+    let error = ends(pool.ask(Question::stat(b"/file"))).await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(15));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,13 +139,13 @@ async fn hostile_servers_are_found_out() {
         (Vec::new(), "did not answer"),
     ] {
         let port = always(answer).await;
-        let began = Instant::now();
-        let error = pool(port, None)
-            .ask(Question::list(b"/a"))
-            .await
-            .unwrap_err();
+        let silence = match said {
+            "did not answer" => Duration::from_millis(1500),
+            _ => HANG,
+        };
+        let pool = pool_within(port, None, silence);
+        let error = ends(pool.ask(Question::list(b"/a"))).await.unwrap_err();
         assert!(error.to_string().contains(said), "{error}, not {said}");
-        assert!(began.elapsed() < Duration::from_mins(2), "{said}");
     }
 }
 
@@ -209,7 +213,7 @@ async fn asks_over_tls() {
     let place = Place::parse(&format!("davs://localhost:{port}/"))
         .unwrap()
         .0;
-    let dav = Dav::new(place, None, Duration::from_secs(5)).unwrap();
+    let dav = Dav::new(place, None, HANG).unwrap();
     let session = match dav.connect().await {
         Ok(session) => session,
         Err(error) => return println!("<{error}>"),

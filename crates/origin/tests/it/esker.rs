@@ -1,14 +1,15 @@
 //! Another Esker, as a process: the command that the build of the workspace made.
 
 use crate::battery::{NO_TEXT, ODD, Site, Tree, chmod};
-use crate::servers::{Running, free_port};
+use crate::servers::{Running, free_port, patient};
 use esker_origin::esker::Esker;
 use esker_origin::{Error, Found, Place, Pool, Question, Settings, Told};
 use esker_site_cache::entry::{Attributes, Kind};
+use esker_testkit::wait::{HANG, ends, eventually_async};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The binary, or word that the test is passed over.
 #[expect(clippy::print_stderr, reason = "a test that was skipped must be seen")]
@@ -41,7 +42,7 @@ fn pool(port: u16, patience: Duration) -> Pool {
     let settings = Settings {
         patience,
         connections: 1,
-        ..Settings::default()
+        ..patient()
     };
     let esker = Esker::new(place, patience * 2 / 3).unwrap();
     Pool::new(Arc::new(esker), settings)
@@ -69,7 +70,7 @@ async fn the_battery() {
     let _server = serve(&binary, folder.path(), port);
     take_in(&binary, folder.path(), port, &tree);
     let site = Site {
-        pool: pool(port, Duration::from_secs(30)),
+        pool: pool(port, HANG),
         root: tree.root().into(),
         prefix: tree.root().to_str().unwrap().into(),
         lacks: &[],
@@ -99,15 +100,16 @@ async fn a_server_that_hangs_dies_and_comes_back() {
     let server = serve(&binary, folder.path(), port);
     let pool = pool(port, Duration::from_secs(3));
     let root = Question::list(b"/");
-    let there = |found: &Found| matches!(found, Found::Listing { complete: true, .. });
-    assert!(there(&pool.ask(root.clone()).await.unwrap()));
+    let there = async || {
+        let found = eventually_async(async || pool.ask(root.clone()).await).await;
+        assert!(matches!(found, Found::Listing { complete: true, .. }));
+    };
+    there().await;
     signal(&server, "STOP");
-    let began = Instant::now();
-    let error = pool.ask(root.clone()).await.unwrap_err();
+    let error = ends(pool.ask(root.clone())).await.unwrap_err();
     assert!(error.is_passing(), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(4), "{error}");
     signal(&server, "CONT");
-    assert!(there(&pool.ask(root.clone()).await.unwrap()));
+    there().await;
     // It dies with questions open.
     let asked: Vec<_> = (0..50)
         .map(|_| {
@@ -124,11 +126,7 @@ async fn a_server_that_hangs_dies_and_comes_back() {
     }
     assert!(pool.ask(root.clone()).await.is_err());
     let _server = serve(&binary, folder.path(), port);
-    let until = Instant::now() + Duration::from_mins(2);
-    while pool.ask(root.clone()).await.is_err() {
-        assert!(Instant::now() < until, "it is not found again");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    there().await;
 }
 
 /// What others do to files that were asked about is told, soon; a restart of the server puts all in doubt.
@@ -152,7 +150,7 @@ async fn what_changes_is_told() {
     esker(&["mkdir", "-p", &at, "/a/b"]);
     esker(&["touch", &at, "/a/b/x"]);
     esker(&["ln", "-s", &at, "/a/b", "/way"]);
-    let pool = pool(port, Duration::from_secs(20));
+    let pool = pool(port, HANG);
     let mut changes = pool.changes().unwrap();
     let mut told = async |expected: Told| {
         let wait = async {
@@ -163,7 +161,7 @@ async fn what_changes_is_told() {
                 }
             }
         };
-        let waited = tokio::time::timeout(Duration::from_mins(2), wait).await;
+        let waited = tokio::time::timeout(HANG, wait).await;
         assert!(waited.is_ok(), "{expected:?} was not told");
     };
     let changed = |path: &[u8]| Told::Changed(path.into(), Attributes::of(Kind::Unknown));
@@ -195,11 +193,7 @@ async fn what_changes_is_told() {
     told(Told::Cut).await;
     drop(server);
     let _server = serve(&binary, folder.path(), port);
-    let until = Instant::now() + Duration::from_mins(2);
-    while pool.ask(Question::stat(b"/z/b/x")).await.is_err() {
-        assert!(Instant::now() < until, "it is not found again");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    eventually_async(async || pool.ask(Question::stat(b"/z/b/x")).await).await;
     assert!(pool.tells(b"/z/b/x"));
     esker(&["rm", &at, "/z/b/x"]);
     told(Told::Deleted(b"/z/b/x"[..].into())).await;
@@ -216,7 +210,7 @@ async fn whoever_is_no_esker_is_said_to_be_none() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     });
-    let pool = pool(port, Duration::from_secs(5));
+    let pool = pool(port, HANG);
     let error = pool.ask(Question::stat(b"/")).await.unwrap_err();
     assert!(
         matches!(error, Error::Unsupported { .. } | Error::Unreachable { .. }),

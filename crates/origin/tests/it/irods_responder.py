@@ -148,7 +148,7 @@ class Connection:
             self.sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n" * 100)
             return
         if odd == "silent":
-            time.sleep(60)
+            threading.Event().wait()
         secure = False
         if "request_server_negotiation" in (root.findtext("option") or ""):
             self.send("RODS_CS_NEG_T", 0, f"<CS_NEG_PI>\n<status>1</status>\n<result>{policy}</result>\n</CS_NEG_PI>\n")
@@ -221,14 +221,28 @@ class Connection:
         elif call == 633:
             if self.first:
                 self.first = False
-                time.sleep(0.5)
-                with open(os.path.join(scratch, "before"), "w") as file:
-                    file.write(str(self.asked))
+                self.hold()
             self.stat(root.findtext("objPath"))
         elif call == 702:
             self.query(root)
         else:
             self.send("RODS_API_REPLY", -13000)
+
+    def hold(self):
+        """Waits until as many questions have come as `hold` says, if it is there, and writes how many had into `before`."""
+        try:
+            with open(os.path.join(scratch, "hold")) as file:
+                enough = int(file.read())
+        except FileNotFoundError:
+            return
+        while True:
+            asked = self.asked
+            with open(os.path.join(scratch, "before.new"), "w") as file:
+                file.write(str(asked))
+            os.replace(file.name, os.path.join(scratch, "before"))
+            if asked >= enough:
+                return
+            time.sleep(0.01)
 
     def stat(self, path):
         at = here(path)

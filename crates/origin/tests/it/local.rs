@@ -1,14 +1,15 @@
 //! Folders of this machine, and changes in them.
 
 use crate::battery::{NO_TEXT, ODD, Site, Tree};
+use crate::servers::patient;
 use esker_origin::local::Local;
 use esker_origin::session::Connect as _;
 use esker_origin::{Error, Found, Place, Pool, Question, Settings, Told};
+use esker_testkit::wait::HANG;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
@@ -27,7 +28,7 @@ async fn folders_are_as_they_are() {
     let settings = Settings {
         in_flight: 256,
         connections: 1,
-        ..Settings::default()
+        ..patient()
     };
     let site = Site {
         pool: Pool::new(Arc::new(local()), settings),
@@ -46,7 +47,7 @@ async fn folders_are_as_they_are() {
 
 /// What is told about a path, others left out.
 async fn told(changes: &mut Receiver<Told>, path: &[u8], wanted: impl Fn(&Told) -> bool) -> Told {
-    let found = timeout(Duration::from_mins(2), async {
+    let found = timeout(HANG, async {
         loop {
             let told = changes.recv().await.unwrap();
             let (Told::Changed(of, _) | Told::Deleted(of) | Told::Missed(of)) = &told else {

@@ -1,8 +1,10 @@
-"""An SFTP server behind a relay that looks on: what had been asked before the first answer goes into `before`.
+"""An SFTP server behind a relay that looks on.
 
+With a file `hold` beside it, the first answer waits until as many questions have come as that says; how many had goes into `before`.
 With a file `die` beside it, it ends at once after 20 requests, and takes the file away.
 """
 
+import contextlib
 import os
 import struct
 import subprocess
@@ -41,10 +43,13 @@ threading.Thread(target=requests, daemon=True).start()
 out = os.fdopen(1, "wb", buffering=0)
 out.write(packet(child.stdout))
 first = packet(child.stdout)
-time.sleep(0.5)
-with open(os.path.join(folder, "before"), "w") as file:
+with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "hold")) as file:
+    enough = int(file.read())
     # All but the one that greets.
-    file.write(str(asked - 1))
+    while asked - 1 < enough:
+        time.sleep(0.01)
+    with open(os.path.join(folder, "before"), "w") as file:
+        file.write(str(asked - 1))
 while first:
     out.write(first)
     first = packet(child.stdout)

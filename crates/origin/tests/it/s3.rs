@@ -1,15 +1,16 @@
 //! moto's S3, filled by Amazon's own client.
 
 use crate::battery::{Lacks, ODD, Site, Tree};
-use crate::servers::{Running, always, free_port, program, with_body};
+use crate::servers::{Running, always, free_port, patient, program, with_body};
 use esker_origin::s3::{Config, S3};
-use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use esker_origin::{Error, Found, Place, Pool, Question};
 use esker_site_cache::entry::Kind;
+use esker_testkit::wait::{HANG, ends};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn serve() -> Running {
     let port = free_port();
@@ -34,14 +35,18 @@ fn pool(server: &Running, bucket: &str, keys: bool) -> Pool {
 }
 
 fn pool_at(port: u16, bucket: &str, keys: bool) -> Pool {
+    pool_within(port, bucket, keys, HANG)
+}
+
+fn pool_within(port: u16, bucket: &str, keys: bool, silence: Duration) -> Pool {
     let place = Place::parse(&format!("s3://{bucket}/")).unwrap().0;
     let config = Config {
         keys: keys.then(|| ("key".into(), "secret".into())),
         endpoint: Some(format!("http://127.0.0.1:{port}").into()),
         ..Config::default()
     };
-    let s3 = S3::new(place, config, Duration::from_secs(5)).unwrap();
-    Pool::new(Arc::new(s3), Settings::default())
+    let s3 = S3::new(place, config, silence).unwrap();
+    Pool::new(Arc::new(s3), patient())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,10 +106,8 @@ async fn a_bucket_that_is_not_there_is_absent() {
     let pool = pool(&server, "nothing", true);
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    let began = Instant::now();
-    let error = pool.ask(Question::stat(b"/x")).await.unwrap_err();
+    let error = ends(pool.ask(Question::stat(b"/x"))).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(15));
     assert!(!error.to_string().contains("X-Amz"), "{error}");
 }
 
@@ -143,18 +146,18 @@ async fn hostile_servers_are_found_out() {
         ),
     ] {
         let port = always(answer).await;
-        let began = Instant::now();
-        let error = pool_at(port, "lab", keys)
-            .ask(Question::list(b"/"))
-            .await
-            .unwrap_err();
+        let silence = match said {
+            "did not answer" => Duration::from_secs(5),
+            _ => HANG,
+        };
+        let pool = pool_within(port, "lab", keys, silence);
+        let error = ends(pool.ask(Question::list(b"/"))).await.unwrap_err();
         let error = error.to_string();
         assert!(error.contains(said), "{error}, not {said}");
         assert!(
             !error.chars().any(char::is_control) && !error.contains("X-Amz"),
             "{error}"
         );
-        assert!(began.elapsed() < Duration::from_mins(2), "{said}");
     }
 }
 
@@ -173,8 +176,8 @@ async fn signatures_are_what_amazon_makes_them() {
             endpoint: Some(format!("http://127.0.0.1:{port}/").into()),
         };
         let place = Place::parse("s3://lab/").unwrap().0;
-        let s3 = S3::new(place, config, Duration::from_secs(5)).unwrap();
-        let pool = Pool::new(Arc::new(s3), Settings::default());
+        let s3 = S3::new(place, config, HANG).unwrap();
+        let pool = Pool::new(Arc::new(s3), patient());
         for path in ["/", "/a/b", "/a b+c*~/\u{e9}'()!", "/x&y=z?#%41/\n"] {
             let asked = pool.ask(Question::stat(path.as_bytes())).await;
             let listed = pool.ask(Question::list(path.as_bytes())).await;

@@ -1,10 +1,20 @@
 //! Starting servers, and stopping them.
 
+use esker_origin::Settings;
+use esker_testkit::wait::{HANG, eventually};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// With no time-out that a slow machine could reach.
+pub(crate) fn patient() -> Settings {
+    Settings {
+        patience: HANG,
+        connect: HANG,
+        ..Settings::default()
+    }
+}
 
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
@@ -13,11 +23,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 pub(crate) fn wait_for(port: u16) {
-    let began = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < Duration::from_mins(2), "no server");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually(|| TcpStream::connect(("127.0.0.1", port)));
 }
 
 /// A program of the virtual environment that `tests/fetch-servers.sh` makes.

@@ -1,9 +1,10 @@
 //! OpenSSH's own server, with keys and a configuration of its own.
 
 use crate::battery::{Lacks, NO_TEXT, ODD, Site, Tree, chmod};
-use crate::servers::{free_port, wait_for};
+use crate::servers::{free_port, patient, wait_for};
 use esker_origin::sftp::Sftp;
 use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use esker_testkit::wait::{HANG, ends};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -115,7 +116,7 @@ impl Sshd {
 
     fn pool_with(&self, program: Vec<OsString>, settings: Settings) -> Pool {
         let sftp = Sftp::new(self.place()).unwrap().with_program(program);
-        Pool::new(Arc::new(sftp), settings)
+        Pool::new(Arc::new(sftp.with_silence(HANG)), settings)
     }
 
     fn pool(&self, settings: Settings) -> Pool {
@@ -141,7 +142,7 @@ fn relayed() -> String {
 fn one() -> Settings {
     Settings {
         connections: 1,
-        ..Settings::default()
+        ..patient()
     }
 }
 
@@ -150,7 +151,7 @@ async fn openssh_answers_as_the_file_system_does() {
     let sshd = Sshd::start("internal-sftp", true);
     let names: Vec<&[u8]> = ODD.iter().chain(&NO_TEXT).copied().collect();
     let tree = Tree::new(&names);
-    let site = site(sshd.pool(Settings::default()), &tree);
+    let site = site(sshd.pool(patient()), &tree);
     site.all(5_000).await;
     for path in [&b"secret/inner"[..], b"secret/nothing"] {
         let error = site.stat(path).await.unwrap_err();
@@ -175,6 +176,7 @@ async fn questions_are_sent_ahead_of_answers() {
     let sshd = Sshd::start(&relayed(), false);
     let tree = Tree::new(&[]);
     let site = site(sshd.pool(one()), &tree);
+    fs::write(sshd.dir.path().join("hold"), "32").unwrap();
     site.many(200).await;
     let before = fs::read_to_string(sshd.dir.path().join("before")).unwrap();
     let before: usize = before.parse().unwrap();
@@ -198,7 +200,7 @@ async fn a_server_that_dies_in_mid_pipeline_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_gone_is_said_in_bounded_time() {
+async fn a_server_that_is_gone_is_not_waited_for() {
     let sshd = Sshd::start(&relayed(), false);
     let tree = Tree::new(&[]);
     let site = site(sshd.pool(one()), &tree);
@@ -206,10 +208,9 @@ async fn a_server_that_is_gone_is_said_in_bounded_time() {
     let mut sshd = sshd;
     sshd.process.kill().unwrap();
     sshd.signal("KILL");
-    let began = Instant::now();
-    let error = site.stat(b"file").await.unwrap_err();
+    // Not that it is late.
+    let error = ends(site.stat(b"file")).await.unwrap_err();
     assert!(error.to_string().contains("Connection refused"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(15));
 }
 
 /// A server that hangs, as one does whose file system is away, is found out and another connection asked.
@@ -219,16 +220,16 @@ async fn a_server_that_hangs_is_asked_again_elsewhere() {
     let tree = Tree::new(&[]);
     let sftp = Sftp::new(sshd.place()).unwrap();
     let sftp = sftp.with_program(sshd.program("user_key", "known_hosts"));
-    let sftp = sftp.with_silence(Duration::from_secs(2));
-    let site = site(Pool::new(Arc::new(sftp), one()), &tree);
+    let sftp = sftp.with_silence(Duration::from_secs(5));
+    // Where this machine is so slow that the next connection is silent for as long, there is another one.
+    let settings = Settings { tries: 50, ..one() };
+    let site = site(Pool::new(Arc::new(sftp), settings), &tree);
     site.stat(b"file").await.unwrap();
     sshd.signal("STOP");
-    let began = Instant::now();
-    site.many(50).await;
+    ends(site.many(50)).await;
     sshd.signal("KILL");
     let report = site.pool.report();
     assert!(report.again > 0 && report.failed == 0, "{report:?}");
-    assert!(began.elapsed() < Duration::from_secs(15));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -201,10 +201,9 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_testkit::wait::HANG;
     use std::sync::mpsc;
     use tokio::sync::oneshot;
-
-    const LONG: Duration = Duration::from_secs(20);
 
     /// Something that a task brings after it has waited for its turn, and for the clock, too.
     fn brought(driver: &Driver, number: u32) -> oneshot::Receiver<u32> {
@@ -222,7 +221,7 @@ mod tests {
     fn many(driver: &Driver) {
         for number in 0..500 {
             let told = brought(driver, number);
-            assert_eq!(driver.wait(Some(LONG), told), Some(Ok(number)));
+            assert_eq!(driver.wait(Some(HANG), told), Some(Ok(number)));
         }
     }
 
@@ -245,7 +244,7 @@ mod tests {
                 if nudged {
                     driver.nudge();
                 }
-                assert_eq!(told.recv_timeout(LONG), Ok(1));
+                assert_eq!(told.recv_timeout(HANG), Ok(1));
             }
         }
     }
@@ -264,6 +263,6 @@ mod tests {
         assert!(Driver::can_wait());
         let driver = Driver::get().unwrap();
         let inside = driver.runtime().spawn(async { Driver::can_wait() });
-        assert!(matches!(driver.wait(Some(LONG), inside), Some(Ok(false))));
+        assert!(matches!(driver.wait(Some(HANG), inside), Some(Ok(false))));
     }
 }

@@ -8,8 +8,8 @@ use esker_rpc::proto;
 use esker_rpc::proto::esker_client::EskerClient;
 use esker_server::Settings;
 use esker_server::settings::{AccessSettings, Loopback};
+use esker_testkit::wait::wait_until;
 use serde_json::Value as Json;
-use std::time::Duration;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
 
@@ -23,15 +23,10 @@ fn served() -> (Served, String) {
 fn token(served: &Served) -> String {
     let opens = Opens::new(Role::Read, Some("1001:100,7")).unwrap();
     let token = grants::make_token(&served.folder(), &opens, 3_600, "portal").unwrap();
-    while http_by_token(
-        served.server.address(),
-        ("GET", "/api/v1/schema", ""),
-        &token,
-    )
-    .0 != 200
-    {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the token opens nothing", || {
+        let request = ("GET", "/api/v1/schema", "");
+        http_by_token(served.server.address(), request, &token).0 == 200
+    });
     token
 }
 

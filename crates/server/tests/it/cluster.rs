@@ -5,10 +5,10 @@ use esker::OpenOptions;
 use esker_model::{ErrorKind, GraphRead as _};
 use esker_rpc::{Address, PeerLink, proto};
 use esker_server::{ClusterConfig, Server};
+use esker_testkit::wait::eventually;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// A cluster of two on ports that are free, most likely.
 pub(crate) fn config(folder: &Path, more: &str) -> ClusterConfig {
@@ -48,15 +48,14 @@ fn ready(address: SocketAddr) -> (u16, String) {
 
 /// What `/readyz` says once it says that.
 pub(crate) fn until(address: SocketAddr, expected: &str) {
-    let since = Instant::now();
-    loop {
+    eventually(|| {
         let (_, said) = ready(address);
         if said.contains(expected) {
-            return;
+            Ok(())
+        } else {
+            Err(said)
         }
-        assert!(since.elapsed() < Duration::from_secs(30), "{said}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    });
 }
 
 /// Two servers of a cluster, which serve.
@@ -82,21 +81,18 @@ fn a_server_waits_for_the_others() {
     );
     // Clients are told as well, once their patience is over.
     let target = format!("esker://{}?timeout=300ms", first.address());
-    let database = OpenOptions::new().open(&target).unwrap();
-    let refused = database.counts().unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    assert!(refused.to_string().contains("server 1 ("), "{refused}");
+    let database = eventually(|| OpenOptions::new().open(&target));
+    eventually(|| {
+        let refused = database.counts().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        let told = refused.to_string().contains("server 1 (");
+        told.then_some(()).ok_or(refused)
+    });
     let second = start(&config, 1);
     until(first.address(), "ready");
     until(second.address(), "ready");
-    assert!(
-        database
-            .counts()
-            .unwrap()
-            .vertices
-            .iter()
-            .all(|(_, n)| *n == 0)
-    );
+    let counts = eventually(|| database.counts());
+    assert!(counts.vertices.iter().all(|(_, n)| *n == 0));
     drop(database);
     assert!(first.stop().unwrap());
     assert!(second.stop().unwrap());

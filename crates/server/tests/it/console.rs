@@ -1,10 +1,10 @@
 //! What the console's pages ask, and how a browser becomes somebody.
 
 use crate::common::{Served, filled, settings};
+use esker_testkit::wait::HANG;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// A request with headers of its own: the status, the headers, the body.
 fn with(served: &Served, request: &str, headers: &[&str], body: &str) -> (u16, String, String) {
@@ -259,9 +259,7 @@ fn changes_are_told_as_they_happen() {
     let served = Served::start(settings());
     filled(&served);
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
     write!(
         stream,
         "GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n"

@@ -5,6 +5,7 @@ use esker_model::GraphRead as _;
 use esker_rpc::proto;
 use esker_server::Settings;
 use esker_server::settings::{Limits, Sparql};
+use esker_testkit::wait::{HANG, wait_until};
 use prost::Message as _;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -91,15 +92,14 @@ fn post(served: &Served, path: &str, header: &str, body: &[u8]) -> String {
 
 /// Reads until the server closes; what it asks whether anybody is there is answered.
 fn closes(mut stream: TcpStream, http2: bool) {
-    stream
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
     let began = Instant::now();
     let mut bytes = Vec::new();
     let mut piece = [0; 4_096];
     loop {
+        // Pings come for ever on a connection that is kept.
         assert!(
-            began.elapsed() < Duration::from_mins(3),
+            began.elapsed() < HANG,
             "a connection on which nothing was asked is open still"
         );
         match stream.read(&mut piece) {
@@ -256,14 +256,9 @@ fn failed_proofs_are_answered_ever_later() {
     };
     esker_access::grants::grant(&served.folder(), ann.public(), &terms).unwrap();
     // The server looks twice a second.
-    let until = Instant::now() + Duration::from_mins(1);
-    while show(&ann.public().to_openssh().unwrap()).contains("too often") {
-        assert!(
-            Instant::now() < until,
-            "the key that was granted has no rights"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the key that was granted has no rights", || {
+        !show(&ann.public().to_openssh().unwrap()).contains("too often")
+    });
     let said = show(&ann.public().to_openssh().unwrap());
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     // The owner's processes have nothing to prove.

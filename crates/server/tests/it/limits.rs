@@ -9,6 +9,7 @@ use esker_model::{
 };
 use esker_server::Settings;
 use esker_server::settings::Limits;
+use esker_testkit::wait::{HANG, eventually};
 use std::io::Read as _;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -167,11 +168,7 @@ fn connections_have_a_number() {
         "{head}"
     );
     drop(all);
-    let until = std::time::Instant::now() + Duration::from_mins(2);
-    while OpenOptions::new().open(&served.target()).is_err() {
-        assert!(std::time::Instant::now() < until, "there is no room again");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually(|| OpenOptions::new().open(&served.target()));
 }
 
 /// Memory that answers to slow clients take is counted, and given back when they go.
@@ -183,16 +180,15 @@ fn memory_is_given_back() {
         database.counts().unwrap();
     }
     drop(database);
-    let until = std::time::Instant::now() + Duration::from_mins(2);
-    loop {
+    eventually(|| {
         let (_, _, metrics) = served.http("GET", "/metrics", "");
-        if metrics.contains("\nesker_memory_bytes 0\n") && metrics.contains("\nesker_in_flight 0\n")
-        {
-            break;
+        let lines = ["\nesker_memory_bytes 0\n", "\nesker_in_flight 0\n"];
+        if lines.iter().all(|line| metrics.contains(line)) {
+            Ok(())
+        } else {
+            Err(metrics)
         }
-        assert!(std::time::Instant::now() < until, "{metrics}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    });
 }
 
 /// A client that begins a request and does not go on is cut off.
@@ -202,9 +198,7 @@ fn half_a_head_is_not_waited_for_forever() {
     let served = Served::start(settings());
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     stream.write_all(b"GET /healthz HT").unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
     let mut rest = Vec::new();
     // Closed, with or without words.
     let ended = stream.read_to_end(&mut rest);

@@ -10,13 +10,14 @@ use esker_rpc::proto;
 use esker_rpc::proto::value::Kind;
 use esker_server::settings::Limits;
 use esker_server::{Server, Settings};
+use esker_testkit::wait::wait_until;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tonic::Code;
 
 /// `count` objects named `energy`, tagged with `Conf` and text; each third is for its owner alone.
@@ -458,16 +459,11 @@ fn nobody_is_searched_for_who_is_gone() {
     // The only thread is free again.
     let (status, found) = served.json("GET", "/api/v1/find?count=true", "");
     assert_eq!((status, &found["matches"]), (200, &json!(20_000)));
-    let until = Instant::now() + Duration::from_mins(2);
-    loop {
+    wait_until("calls of clients that are gone", || {
         let (_, _, metrics) = served.http("GET", "/metrics", "");
-        if metrics.contains("esker_in_flight 0\n") {
-            assert!(metrics.contains("esker_request_seconds_count{call=\"find\"} 4\n"));
-            break;
-        }
-        assert!(Instant::now() < until, "calls of clients that are gone");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        metrics.contains("esker_in_flight 0\n")
+            && metrics.contains("esker_request_seconds_count{call=\"find\"} 4\n")
+    });
 }
 
 /// A server that is stopped in the middle of a search, and is back: its client goes on, and gets each object once.

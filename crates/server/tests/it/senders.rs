@@ -2,7 +2,7 @@
 
 use crate::common::{Served, settings};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, VertexId, VertexRef, VertexTypeId};
-use std::time::{Duration, Instant};
+use esker_testkit::wait::wait_until;
 
 fn batch(first: u32, vertices: u32) -> Batch {
     let mut batch = Batch::new();
@@ -32,14 +32,9 @@ fn what_nobody_waits_for_is_applied_all_the_same() {
         assert!(commit.applied);
         first += LARGE + 1;
     }
-    let since = Instant::now();
     let vertices = || {
         let counts = database.counts().unwrap();
         counts.vertices.iter().map(|(_, n)| n).sum::<u64>()
     };
-    while vertices() < u64::from(first) {
-        let waited = since.elapsed();
-        assert!(waited < Duration::from_secs(30), "{}", vertices());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("not all is applied", || vertices() == u64::from(first));
 }

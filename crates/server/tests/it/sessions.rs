@@ -7,6 +7,7 @@ use esker_access::{HostKey, Identity, Role, grants, proof, tls};
 use esker_rpc::proto;
 use esker_server::settings::{AccessSettings, Loopback};
 use esker_server::{Server, Settings};
+use esker_testkit::wait::{HANG, eventually};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 use std::fs;
@@ -17,14 +18,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// What ends a wait that would not end.
-const HANG: Duration = Duration::from_mins(2);
 /// Somebody who owns nothing here.
 const EVE: u32 = 1002;
 
@@ -100,15 +98,14 @@ impl Lab {
 
 /// Asks until the answer has that status, which it has to have in the end.
 fn becomes(status: u16, mut ask: impl FnMut() -> Answer) -> Answer {
-    let until = Instant::now() + HANG;
-    loop {
+    eventually(|| {
         let answer = ask();
         if answer.status == status {
-            return answer;
+            Ok(answer)
+        } else {
+            Err(format!("it stays {answer:?}"))
         }
-        assert!(Instant::now() < until, "it stays {answer:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    })
 }
 
 trait Enter {

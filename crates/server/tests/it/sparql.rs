@@ -4,6 +4,7 @@ use crate::common::{Served, settings};
 use crate::raw::{Got, encoded, send};
 use esker_server::Settings;
 use esker_server::settings::{Limits, Sparql};
+use esker_testkit::wait::wait_until;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -498,7 +499,7 @@ const SLOW: &str = "SELECT (COUNT(*) AS ?n) { ?a <http://ex/p> ?x . ?b <http://e
 fn a_query_ends_when_its_time_is_over() {
     let served = Served::start(Settings {
         limits: Limits {
-            time: Some(Duration::from_secs(2)),
+            time: Some(Duration::from_secs(5)),
             ..Limits::default()
         },
         ..settings()
@@ -532,7 +533,7 @@ fn long_answers_come_in_pieces_and_whoever_goes_away_stops_them() {
     assert!(got.whole);
     assert_eq!(got.body.lines().count(), 120_001);
     // The server counts a request as ended a moment after its client has the last byte.
-    served.wait("the first query has ended", || served.in_flight() == 0);
+    wait_until("the first query goes on", || served.in_flight() == 0);
     // A client that goes away.
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     write!(
@@ -541,9 +542,9 @@ fn long_answers_come_in_pieces_and_whoever_goes_away_stops_them() {
         SLOW.len()
     )
     .unwrap();
-    served.wait("the query is under way", || served.in_flight() == 1);
+    wait_until("the query does not begin", || served.in_flight() == 1);
     drop(stream);
-    served.wait("it ends with its client", || served.in_flight() == 0);
+    wait_until("it goes on without its client", || served.in_flight() == 0);
 }
 
 #[test]
@@ -563,12 +564,12 @@ fn one_address_has_so_many_at_once() {
         SLOW.len()
     )
     .unwrap();
-    served.wait("the query is under way", || served.in_flight() == 1);
+    wait_until("the query does not begin", || served.in_flight() == 1);
     let got = served.send("POST", "/sparql", &[QUERY], "ASK {}");
     assert_eq!(got.status, 429, "{}", got.body);
     assert_eq!(got.header("retry-after"), Some("1"));
     drop(stream);
-    served.wait("it is its turn", || {
+    wait_until("others do not get their turn", || {
         served.send("POST", "/sparql", &[QUERY], "ASK {}").status == 200
     });
 }
@@ -596,16 +597,6 @@ impl Served {
             .lines()
             .find_map(|l| l.strip_prefix("esker_in_flight "));
         line.unwrap().parse().unwrap()
-    }
-
-    fn wait(&self, what: &str, done: impl Fn() -> bool) {
-        for _ in 0..2_000 {
-            if done() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("{what}: not after 20 s at {}", self.server.address());
     }
 }
 

@@ -3,13 +3,13 @@
 use crate::tiers::{cloud, tier};
 use esker_rpc::http::{Place, Sent};
 use esker_site::serve::Standing;
+use esker_testkit::wait::HANG;
 use serde_json::Value as Json;
-use std::time::Duration;
 
 async fn get(standing: &Standing, method: &'static str, rest: &str) -> (u16, String, Json) {
     let url = format!("{}{rest}", standing.url);
     let asked = tokio::task::spawn_blocking(move || {
-        let (place, path) = Place::of_url(&url, Duration::from_secs(5)).unwrap();
+        let (place, path) = Place::of_url(&url, HANG).unwrap();
         let never = || false;
         let mut answer = place
             .ask(method, &path, &[], Sent::Nothing, &never, None)

@@ -8,10 +8,11 @@ use esker_origin::Found;
 use esker_site::serve::Standing;
 use esker_site::{Asked, Client};
 use esker_site_cache::entry::Wants;
+use esker_testkit::wait::{HANG, eventually_async};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 async fn member(etcd: &Etcd) -> Arc<Standing> {
     tier(&[], |c| {
@@ -29,11 +30,7 @@ fn linked(edge: &Standing) -> usize {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_mins(2);
-    while !holds() {
-        assert!(Instant::now() < until, "{what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually_async(async || holds().then_some(()).ok_or(what)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,7 +43,7 @@ async fn members_come_and_go() {
     let edge = tier(&[], |c| {
         c.etcd = vec![etcd.url.clone()];
         c.pool = Some("lab".into());
-        c.rules.settings.patience = Duration::from_secs(20);
+        c.rules.settings.patience = HANG;
     })
     .await;
     let client = Client::connect(&edge.url, "test").await.unwrap();
@@ -93,9 +90,9 @@ async fn members_come_and_go() {
 async fn what_is_no_member_is_not_believed() {
     let etcd = Etcd::start();
     let times = esker_etcd::Times {
-        connect: Duration::from_mins(2),
-        keep_alive: Duration::from_mins(2),
-        answer: Duration::from_mins(2),
+        connect: HANG,
+        keep_alive: HANG,
+        answer: HANG,
     };
     let urls = [etcd.url.clone()];
     let store = esker_etcd::Etcd::connect(&urls, &EtcdTrust::default(), times)

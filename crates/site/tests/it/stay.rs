@@ -4,8 +4,8 @@ use esker_model::NeverCancel;
 use esker_origin::{Found, Place};
 use esker_site::{Far, Wish};
 use esker_site_cache::entry::{Kind, Wants};
+use esker_testkit::wait::HANG;
 use std::sync::mpsc;
-use std::time::Duration;
 
 /// More directories than are watched at a time, and than a listing's prefetches are of use for: each is listed, in turn.
 #[test]
@@ -49,6 +49,6 @@ fn a_large_tree_is_walked_name_by_name() {
         }
         done.send(files).unwrap();
     });
-    let files = over.recv_timeout(Duration::from_mins(1));
+    let files = over.recv_timeout(HANG);
     assert_eq!(files, Ok(expected), "a question was never answered");
 }

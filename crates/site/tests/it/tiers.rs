@@ -5,10 +5,11 @@ use esker_origin::Found;
 use esker_site::serve::Standing;
 use esker_site::{Asked, Client, Config, Given, Refused};
 use esker_site_cache::entry::{Kind, Wants};
+use esker_testkit::wait::eventually_async;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) async fn tier(parents: &[&Standing], change: impl FnOnce(&mut Config)) -> Arc<Standing> {
     let mut config = Config {
@@ -66,13 +67,9 @@ fn names(given: &Given) -> BTreeSet<String> {
     }
 }
 
-/// Until it holds, or too long.
+/// Until it holds.
 async fn comes<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let until = Instant::now() + Duration::from_mins(2);
-    while !holds().await {
-        assert!(Instant::now() < until, "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually_async(async || holds().await.then_some(()).ok_or(what)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +169,7 @@ async fn all_but_one_of_the_tiers_above_may_end() {
     }
     let members = [cloud(2).await, cloud(2).await, cloud(2).await];
     let edge = tier(&[&members[0], &members[1], &members[2]], |c| {
-        c.rules.settings.patience = Duration::from_secs(5);
+        c.rules.settings.patience = Duration::from_secs(15);
     })
     .await;
     let client = Client::connect(&edge.url, "test").await.unwrap();
@@ -206,12 +203,11 @@ async fn all_but_one_of_the_tiers_above_may_end() {
         .await;
     }
     members[1].stop().await;
-    let began = Instant::now();
+    // It is said once the patience is over.
     let refused = stat(&client, &root.join("d3/f"), Some(Duration::ZERO))
         .await
         .unwrap_err();
     assert!(matches!(refused, Refused::Origin(_)), "{refused}");
-    assert!(began.elapsed() < Duration::from_secs(20), "in bounded time");
     // An old answer comes only to those who take one.
     let path = root.join("d3/f");
     let asked = Asked {
@@ -355,7 +351,7 @@ async fn a_disk_outlives_its_tier() {
     drop(client);
     drop(first);
     // In a new run what an old one was promised holds no more, but for as long as answers are believed anyway.
-    let second = loop {
+    let second = eventually_async(async || {
         let mut config = Config {
             listen: "127.0.0.1:0".into(),
             parents: vec![cloud.url.clone()],
@@ -363,13 +359,11 @@ async fn a_disk_outlives_its_tier() {
             ..Config::default()
         };
         config.rules.allow = vec!["file://".into()];
-        config.rules.settings.patience = Duration::from_millis(500);
+        config.rules.settings.patience = Duration::from_secs(5);
         // The folder is free when the last task of the first tier has ended.
-        if let Ok(second) = Standing::start(config).await {
-            break second;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
+        Standing::start(config).await
+    })
+    .await;
     assert!(second.node.on_disk().unwrap().1 >= 49);
     let client = Client::connect(&second.url, "test").await.unwrap();
     let given = stat(&client, &root.join("f8"), None).await.unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use esker_testkit::wait::wait_until;
 use esker_trace::{Observed, Options, Outcome, SYSTEM, run};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -205,9 +206,7 @@ fn a_program_that_is_stopped_stays_so_until_it_is_continued() {
             assert!(status.unwrap().success());
         };
         kill("-STOP");
-        while !matches!(state(pid), 'T' | 't') {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("it is not stopped", || matches!(state(pid), 'T' | 't'));
         kill("-CONT");
         fs::write(lab.at("fifo"), "well\n").unwrap();
         let Outcome::Ran(status, _, observed) = runs.join().unwrap() else {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use esker_testkit::wait::{HANG, eventually, wait_until};
 use esker_wan::Wan;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -32,21 +33,23 @@ fn round_trip(to: Ipv4Addr) -> Duration {
     began.elapsed()
 }
 
-/// The least of some, for others use this machine's processors, too.
-fn least(to: Ipv4Addr) -> Duration {
-    (0..10).map(|_| round_trip(to)).min().unwrap()
+/// No round trip takes less than that, and one of them, once this machine's processors are free, less than the other time.
+fn takes(to: Ipv4Addr, least: Duration, below: Duration) {
+    wait_until("it takes longer", || {
+        let took = round_trip(to);
+        assert!(took >= least, "{took:?}");
+        took < below
+    });
 }
 
 #[test]
 fn connections_take_a_round_trip() {
     let Some(wan) = wan(32) else { return };
-    let took = least(wan.far());
-    assert!(took >= Duration::from_millis(32), "{took:?}");
-    assert!(took < Duration::from_millis(40), "{took:?}");
+    let millis = Duration::from_millis;
+    takes(wan.far(), millis(32), millis(40));
     wan.set_round_trip(Duration::ZERO);
-    let took = least(wan.far());
-    assert!(took < Duration::from_millis(8), "{took:?}");
-    assert!(wan.carried().packets >= 40);
+    takes(wan.far(), Duration::ZERO, millis(8));
+    assert!(wan.carried().packets >= 4);
     assert_eq!(wan.carried().lost, 0);
 }
 
@@ -55,13 +58,14 @@ fn each_has_its_own_and_nothing_is_left() {
     let Some(one) = wan(2) else { return };
     let two = wan(20).unwrap();
     assert_ne!(one.far(), two.far());
-    assert!(least(two.far()) >= Duration::from_millis(20));
-    assert!(least(one.far()) < Duration::from_millis(20));
+    let millis = Duration::from_millis;
+    takes(two.far(), millis(20), HANG);
+    takes(one.far(), millis(2), millis(20));
     let mut asleep = two.command("sleep").arg("600").spawn().unwrap();
     // It has to be there before it can be found.
-    while process_name(asleep.id()) != "sleep" {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("nothing is started", || {
+        process_name(asleep.id()) == "sleep"
+    });
     let number = two.far().octets()[2];
     drop(two);
     assert!(!asleep.wait().unwrap().success(), "it was ended");
@@ -100,14 +104,7 @@ fn other(wan: &Wan, test: &str) -> Other {
 }
 
 fn connect(to: Ipv4Addr, port: u16) -> TcpStream {
-    let began = Instant::now();
-    loop {
-        match TcpStream::connect((to, port)) {
-            Ok(stream) => return stream,
-            Err(error) => assert!(began.elapsed() < Duration::from_mins(2), "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually(|| TcpStream::connect((to, port)))
 }
 
 fn pattern(at: usize) -> u8 {
@@ -170,6 +167,8 @@ fn count() {
 #[test]
 fn packets_keep_their_order() {
     const PACKETS: u64 = 20_000;
+    /// So many have room in the far socket, however late it is read.
+    const WINDOW: u64 = 100;
     let Some(wan) = wan(10) else { return };
     let _other = other(&wan, "count");
     let socket = UdpSocket::bind((wan.near(), 0)).unwrap();
@@ -177,36 +176,25 @@ fn packets_keep_their_order() {
     socket
         .set_read_timeout(Some(Duration::from_millis(200)))
         .unwrap();
-    let mut answer = [0; 8];
-    let mut seen = || {
-        for _ in 0..100 {
-            // Refused until the other side listens.
+    // Waits until so many have come.
+    let come = |count: u64| {
+        let mut answer = [0; 8];
+        let began = Instant::now();
+        // Refused until the other side listens.
+        let _ = socket.send(&u64::MAX.to_le_bytes());
+        while socket.recv(&mut answer).is_err() || u64::from_le_bytes(answer) < count {
+            assert!(began.elapsed() < HANG, "{answer:?}");
+            std::thread::sleep(Duration::from_millis(1));
             let _ = socket.send(&u64::MAX.to_le_bytes());
-            if socket.recv(&mut answer).is_ok() {
-                return u64::from_le_bytes(answer);
-            }
-            std::thread::sleep(Duration::from_millis(20));
         }
-        panic!("no answer");
     };
-    assert_eq!(seen(), 0);
-    let began = Instant::now();
+    come(0);
     for number in 0..PACKETS {
         socket.send(&number.to_le_bytes()).unwrap();
-        // The socket on the far side has a small buffer.
-        if number % 50 == 49 {
-            std::thread::sleep(Duration::from_micros(200));
+        if (number + 1).is_multiple_of(WINDOW) {
+            come(number + 1);
         }
     }
-    let rate = PACKETS as f64 / began.elapsed().as_secs_f64();
-    let came = seen();
-    let text = format!(
-        "{rate:.0} packets/s sent, {came} of {PACKETS} came, {:?}\n",
-        wan.carried()
-    );
-    let _ = std::io::stderr().write_all(text.as_bytes());
-    // What the far socket has no room for is lost there, not on the way.
-    assert!(came >= PACKETS / 2, "{came}");
     assert!(wan.carried().packets >= PACKETS);
     assert_eq!(wan.carried().lost, 0);
 }

@@ -3,6 +3,7 @@
 use super::relay::Relay;
 use super::servers::{Kind, Server, is_root};
 use super::tree::{ODD, Times, same};
+use crate::servers::patient;
 use esker_origin::ftp::{Ftp, Settings};
 use esker_origin::{Error, Found, Pool, Question};
 use esker_site_cache::entry;
@@ -306,7 +307,7 @@ async fn passwords_come_from_netrc() {
             ..server.settings()
         };
         let ftp = Ftp::new(server.place(server.port), settings).unwrap();
-        let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+        let pool = Pool::new(Arc::new(ftp), patient());
         pool.ask(Question::stat(b"/file")).await
     };
     let found = ask(&format!(
@@ -367,7 +368,7 @@ async fn gridftp_knows_who_asks_by_a_proxy_certificate() {
     let server = Server::start(Kind::GlobusGsi);
     let refused = async |settings: Settings| {
         let ftp = Ftp::new(server.place(server.port), settings).unwrap();
-        let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+        let pool = Pool::new(Arc::new(ftp), patient());
         pool.ask(Question::stat(b"/")).await.unwrap_err()
     };
     // Without one, the server has nobody in.

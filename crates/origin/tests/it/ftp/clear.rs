@@ -1,11 +1,12 @@
 //! Passwords do not go in clear text, and nobody on the way can make a client go without what protects it.
 
 use super::hostile::{Says, start};
+use crate::servers::patient;
 use esker_origin::ftp::{Ftp, Settings};
 use esker_origin::{Error, Place, Pool, Question};
+use esker_testkit::wait::HANG;
 use std::fs;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 const WORD: &str = "s3cret-word";
 
@@ -27,7 +28,7 @@ async fn ask(url: &str, netrc: &str, with: impl FnOnce(&mut Settings)) -> Result
     fs::write(&file, netrc).unwrap();
     super::tree::chmod(&file, 0o600);
     let mut settings = Settings {
-        silence: Duration::from_mins(1),
+        silence: HANG,
         netrc: Some(file),
         proxy: None,
         ..Settings::default()
@@ -39,7 +40,7 @@ async fn ask(url: &str, netrc: &str, with: impl FnOnce(&mut Settings)) -> Result
         esker_origin::Settings {
             connections: 1,
             tries: 1,
-            ..esker_origin::Settings::default()
+            ..patient()
         },
     );
     pool.ask(Question::stat(b"/x")).await.map(drop)

@@ -1,7 +1,8 @@
 //! Between client and server: counts what passes, holds replies back, delays, cuts.
 
-use std::sync::Arc;
+use esker_testkit::wait::HANG;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,6 +21,8 @@ struct State {
     /// Bytes of replies after which connections are cut.
     cut_after: AtomicUsize,
     cuts: AtomicUsize,
+    /// A connection on which this was asked passes no reply any more.
+    stalls_at: OnceLock<&'static [u8]>,
 }
 
 pub(super) struct Relay {
@@ -54,7 +57,7 @@ impl Relay {
         Self { port, state, task }
     }
 
-    /// No reply passes before so many commands have gone to the server; but for five seconds at most.
+    /// No reply passes before so many commands have gone to the server.
     pub(super) fn hold_replies(&self, until: usize) {
         self.state.commands.store(0, Ordering::SeqCst);
         self.state.until.store(until, Ordering::SeqCst);
@@ -71,6 +74,11 @@ impl Relay {
         self.state.cut_after.store(bytes, Ordering::SeqCst);
     }
 
+    /// No reply passes any more on a connection on which a command had this in it.
+    pub(super) fn stall_at(&self, command: &'static [u8]) {
+        self.state.stalls_at.set(command).unwrap();
+    }
+
     pub(super) fn cuts(&self) -> usize {
         self.state.cuts.load(Ordering::SeqCst)
     }
@@ -81,6 +89,7 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
     let (mut far_read, mut far_write) = far.into_split();
     let (to_far, mut from_near) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let (to_near, mut from_far) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let stalls = AtomicBool::new(false);
     let read_near = async move {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(count @ 1..) = near_read.read(&mut bytes).await {
@@ -95,6 +104,11 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
             sleep_until(due).await;
             if far_write.write_all(&bytes).await.is_err() {
                 return;
+            }
+            let stalls_at = state.stalls_at.get();
+            if stalls_at.is_some_and(|command| bytes.windows(command.len()).any(|w| w == *command))
+            {
+                stalls.store(true, Ordering::SeqCst);
             }
             let lines = bytes.split(|b| *b == b'\n').count() - 1;
             state.commands.fetch_add(lines, Ordering::SeqCst);
@@ -113,12 +127,13 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
         let mut passed = 0;
         while let Some((due, bytes)) = from_far.recv().await {
             sleep_until(due).await;
+            if stalls.load(Ordering::SeqCst) {
+                continue;
+            }
             if state.holds.load(Ordering::SeqCst) {
                 let began = Instant::now();
                 let commands = || state.commands.load(Ordering::SeqCst);
-                while commands() < state.until.load(Ordering::SeqCst)
-                    && began.elapsed() < Duration::from_secs(5)
-                {
+                while commands() < state.until.load(Ordering::SeqCst) && began.elapsed() < HANG {
                     sleep(Duration::from_millis(1)).await;
                 }
                 if state.holds.swap(false, Ordering::SeqCst) {

@@ -1,15 +1,16 @@
 //! The servers, each with a configuration and a folder of its own, stopped by process id.
 
 use super::tree::Tree;
+use crate::servers::patient;
 use esker_origin::ftp::{Ftp, Settings};
 use esker_origin::{Place, Pool};
+use esker_testkit::wait::{HANG, eventually};
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 /// What is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,14 +112,15 @@ impl Server {
             .stdout(out.try_clone().unwrap())
             .stderr(out);
         let mut process = command.spawn().unwrap();
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if process.try_wait().unwrap().is_some() {
-                return None;
+        let runs = eventually(|| {
+            let connected = TcpStream::connect(("127.0.0.1", port)).is_ok();
+            if connected || process.try_wait().unwrap().is_some() {
+                return Ok(connected);
             }
-            let out = || fs::read_to_string(dir.path().join("out")).unwrap_or_default();
-            assert!(began.elapsed() < Duration::from_mins(2), "{}", out());
-            std::thread::sleep(Duration::from_millis(20));
+            Err(fs::read_to_string(dir.path().join("out")).unwrap_or_default())
+        });
+        if !runs {
+            return None;
         }
         Some(Self {
             kind,
@@ -135,7 +137,7 @@ impl Server {
             proxy: (self.kind == Kind::GlobusGsi).then(|| self.dir.path().join("proxy")),
             grid: Some(self.dir.path().join("certificates")),
             exact: self.kind == Kind::VsftpdExact,
-            silence: Duration::from_secs(10),
+            silence: HANG,
             trusted: matches!(self.kind, Kind::VsftpdTls | Kind::VsftpdTlsData)
                 .then(|| self.dir.path().join("cert.pem")),
             ..Settings::default()
@@ -167,7 +169,7 @@ impl Server {
         let settings = esker_origin::Settings {
             connections,
             in_flight,
-            ..esker_origin::Settings::default()
+            ..patient()
         };
         Pool::new(Arc::new(ftp), settings)
     }

@@ -4,6 +4,7 @@ use super::*;
 use esker::{Database, OpenOptions as Open};
 use esker_model::object::{Find, Identity, ObjectRead as _};
 use esker_model::{Batch, GraphWrite as _, NeverCancel, Op, Properties};
+use esker_testkit::wait::eventually;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,20 +83,25 @@ fn a_store_is_taken_over_while_it_is_written_to() {
     let acknowledged = std::sync::atomic::AtomicI64::new(100);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let mut pause = Duration::from_millis(350);
             for step in 100.. {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
                 write(&database, step);
                 acknowledged.store(step + 1, Ordering::Relaxed);
-                // Pauses, in which it may be copied.
-                let pause = if step % 20 == 0 { 700 } else { 1 };
-                std::thread::sleep(Duration::from_millis(pause));
+                // Pauses in which it may be copied; they get longer until one is long enough for this machine.
+                if step % 20 == 0 {
+                    pause *= 2;
+                    std::thread::sleep(pause);
+                } else {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
         });
         for epoch in 2..5 {
             let before = acknowledged.load(Ordering::Relaxed);
-            let copy = open(&take(storage, 0, epoch).unwrap());
+            let copy = open(&eventually(|| take(storage, 0, epoch)));
             let found = steps(&copy);
             // The source of each is the copy before, which nobody writes to.
             if epoch == 2 {
