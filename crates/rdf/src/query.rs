@@ -171,11 +171,7 @@ pub fn answer<'a>(
                 vars: vars.clone(),
                 ..Want::default()
             };
-            let node = if ctx.is_view() {
-                node.by_terms()
-            } else {
-                node
-            };
+            let node = if ctx.is_view() { node.by_terms() } else { node };
             let table = solved(&ctx, &node, &want)?.project(&vars);
             let bare = |n: &String| n.trim_start_matches('?').to_owned();
             Found::Solutions(shown.iter().map(bare).collect(), table)

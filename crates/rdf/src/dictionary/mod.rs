@@ -235,6 +235,9 @@ impl Parts<'_> {
             .cmp(&kind(other))
             .then_with(|| match (self, other) {
                 (Parts::Inline(a), Parts::Inline(b)) => number(a).cmp(&number(b)),
+                (Parts::Stored(Head::Iri(p), a), Parts::Stored(Head::Iri(q), b)) if p == q => {
+                    a.cmp(b)
+                }
                 (Parts::Stored(Head::Iri(p), a), Parts::Stored(Head::Iri(q), b)) => {
                     p.bytes().chain(a.bytes()).cmp(q.bytes().chain(b.bytes()))
                 }

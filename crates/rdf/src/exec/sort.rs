@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::expr::{Expr, Value, of_id, order_ids, value};
 use crate::id::{Id, UNBOUND};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Sorts solutions; those that are the same by `by` are in the order of the terms of `ties`, and else keep their order. With a
 /// limit only the first ones come out.
@@ -46,28 +46,56 @@ pub(crate) fn order_by(
             keys.push((term_ranks(ctx, column)?, false));
         }
     }
-    let compare = |a: &u32, b: &u32| {
-        for (ranks, descending) in &keys {
-            let o = ranks[*a as usize].cmp(&ranks[*b as usize]);
-            let o = if *descending { o.reverse() } else { o };
-            if o != Ordering::Equal {
-                return o;
-            }
-        }
-        a.cmp(b)
-    };
     ctx.check()?;
     let mut rows: Vec<u32> = (0..table.len() as u32).collect();
     match limit {
         Some(0) => rows.clear(),
         Some(n) if n < rows.len() => {
+            let compare = |a: &u32, b: &u32| {
+                for (ranks, descending) in &keys {
+                    let o = ranks[*a as usize].cmp(&ranks[*b as usize]);
+                    let o = if *descending { o.reverse() } else { o };
+                    if o != Ordering::Equal {
+                        return o;
+                    }
+                }
+                a.cmp(b)
+            };
             rows.select_nth_unstable_by(n - 1, compare);
             rows.truncate(n);
             rows.sort_unstable_by(compare);
         }
-        _ => rows.sort_unstable_by(compare),
+        _ => {
+            for (ranks, descending) in keys.iter().rev() {
+                rows = by_ranks(&rows, ranks, *descending);
+            }
+        }
     }
     Ok(table.select(&rows))
+}
+
+/// Rows by their ranks, of which there are no more than rows; those with the same rank keep their order. A counting sort: comparing
+/// rows would wait for memory each time.
+fn by_ranks(rows: &[u32], ranks: &[u32], descending: bool) -> Vec<u32> {
+    let most = ranks.iter().copied().max().unwrap_or(0);
+    let place = |row: u32| {
+        let rank = ranks[row as usize];
+        (if descending { most - rank } else { rank }) as usize
+    };
+    let mut next = vec![0u32; most as usize + 2];
+    for row in rows {
+        next[place(*row) + 1] += 1;
+    }
+    for i in 1..next.len() {
+        next[i] += next[i - 1];
+    }
+    let mut sorted = vec![0; rows.len()];
+    for row in rows {
+        let at = &mut next[place(*row)];
+        sorted[*at as usize] = *row;
+        *at += 1;
+    }
+    sorted
 }
 
 /// The rows that may be among the first ones: those whose first key is not behind that many different keys. Finding them
@@ -88,13 +116,12 @@ fn before_cut(
     let mut rest = different.clone();
     let (_, cut, _) = rest.select_nth_unstable_by(limit - 1, &order);
     let cut = *cut;
-    let kept: Vec<bool> = different.iter().map(|id| order(id, &cut).is_le()).collect();
+    let kept: HashSet<Id> = different
+        .into_iter()
+        .filter(|id| order(id, &cut).is_le())
+        .collect();
     let rows: Vec<u32> = (0..ids.len() as u32)
-        .filter(|r| {
-            different
-                .binary_search(&ids[*r as usize])
-                .is_ok_and(|i| kept[i])
-        })
+        .filter(|r| kept.contains(&ids[*r as usize]))
         .collect();
     Ok((rows.len() < ids.len() / 2).then_some(rows))
 }
@@ -115,13 +142,10 @@ fn term_ranks(ctx: &Context<'_>, column: &[Id]) -> Result<Vec<u32>> {
     different.sort_unstable();
     different.dedup();
     ctx.check()?;
-    let mut order: Vec<u32> = (0..different.len() as u32).collect();
-    order.sort_unstable_by(|a, b| by_term(ctx, different[*a as usize], different[*b as usize]));
-    let mut ranks = vec![0; different.len()];
-    for (rank, at) in order.into_iter().enumerate() {
-        ranks[at as usize] = rank as u32;
-    }
-    let rank = |id| different.binary_search(id).map_or(0, |at| ranks[at]);
+    different.sort_unstable_by(|a, b| by_term(ctx, *a, *b));
+    ctx.check()?;
+    let ranks: HashMap<Id, u32> = different.into_iter().zip(0..).collect();
+    let rank = |id| ranks.get(id).copied().unwrap_or_default();
     Ok(column.iter().map(rank).collect())
 }
 

@@ -276,6 +276,9 @@ pub(crate) fn order_ids(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
     let order = ctx.with_parts(a, |a| {
         ctx.with_parts(b, |b| match (a, b) {
             (Parts::Stored(Head::Plain, a), Parts::Stored(Head::Plain, b)) => Some(a.cmp(b)),
+            (Parts::Stored(Head::Iri(p), a), Parts::Stored(Head::Iri(q), b)) if p == q => {
+                Some(a.cmp(b))
+            }
             (Parts::Stored(Head::Iri(p), a), Parts::Stored(Head::Iri(q), b)) => {
                 Some(p.bytes().chain(a.bytes()).cmp(q.bytes().chain(b.bytes())))
             }

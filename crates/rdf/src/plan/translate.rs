@@ -10,7 +10,8 @@ use crate::expr::{Comparison, Expr};
 use crate::id::{Id, UNBOUND};
 use oxrdf::{NamedNode, Variable};
 use spargebra::algebra::{
-    AggregateExpression, AggregateFunction, Expression, GraphPattern, OrderExpression, PropertyPathExpression,
+    AggregateExpression, AggregateFunction, Expression, GraphPattern, OrderExpression,
+    PropertyPathExpression,
 };
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
 use std::collections::HashMap;
