@@ -77,19 +77,27 @@ fn iri<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
     Some(Key::Iri(text))
 }
 
-/// An IRI with a scheme, and what follows it. Bytes beyond ASCII and escapes are left to the library.
+/// An IRI with a scheme, and what follows it. What the library might refuse, or change, is left to it: bytes beyond ASCII, escapes, users
+/// and ports that are no numbers in an authority, a second `#`.
 fn iri_text(rest: &str) -> Option<(&str, &str)> {
     let body = rest.strip_prefix('<')?;
-    let mut colon = false;
+    let (mut scheme, mut fragment) = (None, false);
     for (i, b) in body.bytes().enumerate() {
         match CLASS[b as usize] {
             PLAIN => {}
-            COLON => colon = colon || (i > 0 && body.as_bytes()[0].is_ascii_alphabetic()),
-            END => {
-                if !colon {
-                    return None;
+            COLON => {
+                if scheme.is_none() {
+                    let mut name = body.get(..i)?.bytes();
+                    let is_scheme = name.next()?.is_ascii_alphabetic()
+                        && name.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+                    scheme = Some(i).filter(|_| is_scheme);
+                    scheme?;
                 }
-                return Some((body.get(..i)?, body.get(i + 1..)?));
+            }
+            HASH if !fragment => fragment = true,
+            END => {
+                let (iri, after) = (body.get(..i)?, body.get(i + 1..)?);
+                return is_plain(iri.get(scheme? + 1..)?).then_some((iri, after));
             }
             _ => return None,
         }
@@ -97,10 +105,21 @@ fn iri_text(rest: &str) -> Option<(&str, &str)> {
     None
 }
 
+/// Whether what stands behind an IRI's scheme has no authority, or one of a host and perhaps a port.
+fn is_plain(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix("//") else {
+        return true;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = authority.split_once(':').unwrap_or((authority, ""));
+    !host.contains('@') && port.bytes().all(|b| b.is_ascii_digit())
+}
+
 const BAD: u8 = 0;
 const PLAIN: u8 = 1;
 const COLON: u8 = 2;
 const END: u8 = 3;
+const HASH: u8 = 4;
 
 /// What a byte is within an IRI.
 const CLASS: [u8; 256] = {
@@ -110,6 +129,7 @@ const CLASS: [u8; 256] = {
         class[b] = match b as u8 {
             b'>' => END,
             b':' => COLON,
+            b'#' => HASH,
             // Those that are never in an IRI, and those whose place the library checks.
             b'<' | b'"' | b'{' | b'}' | b'|' | b'^' | b'`' | b'\\' | b'%' | b'[' | b']' => BAD,
             _ => PLAIN,
@@ -175,6 +195,7 @@ mod tests {
             "<http://a/b> <http://a/p> \"1\"^^<http://www.w3.org/2001/XMLSchema#integer> .",
             "<http://a/b> <http://a/p> \"1\"^^<http://www.w3.org/2001/XMLSchema#string> .",
             "<http://a/b> <http://a/p> \"ä€\" <http://a/g> .",
+            "<http://a:80/b?c:d> <urn:x:y@z> <tag:a,2026:b#c/d?e> .",
         ] {
             let Cut::Quad(line) = cut(text) else {
                 panic!("{text}");
@@ -195,6 +216,10 @@ mod tests {
     fn everything_else_goes_to_the_library() {
         for text in [
             "<b> <http://a/p> <http://a/c> .",
+            "<a/b:c> <http://a/p> <http://a/c> .",
+            "<http://a/b> <http://_:e/x> <http://a/c> .",
+            "<http://a/b> <http://u@a/p> <http://a/c> .",
+            "<http://a/b> <http://a/p#x#y> <http://a/c> .",
             "<http://a/b> <http://a/p> \"x\\n\" .",
             "<http://a/b> <http://a/p> \"x\"@en-GB .",
             "<http://a/b> <http://a/p> \"x\"^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString> .",

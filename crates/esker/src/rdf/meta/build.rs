@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) holders: HashMap<Id, VertexId>,
     /// Terms and the numbers that they must still have.
     pub(super) anchors: Vec<(String, Id)>,
+    /// How many terms the dictionary had: an older one has the anchors, and not all terms of the graph.
+    pub(super) terms: usize,
 }
 
 /// Triples by predicate.
@@ -96,6 +98,7 @@ pub(super) fn build(source: Source<'_>, terms: &mut Dictionary, place: u64) -> R
         unnamed: HashSet::new(),
         holders: HashMap::new(),
         anchors: Vec::new(),
+        terms: 0,
         has_names,
         schema,
         words,
@@ -345,6 +348,7 @@ impl State {
     /// Remembers what must still hold of the dictionary when the graph is brought up to date.
     pub(super) fn anchor(&mut self, terms: &Dictionary) {
         let last = self.ids.values().max().copied();
+        self.terms = terms.len();
         self.anchors = [Some(self.words.graph), last]
             .into_iter()
             .flatten()
@@ -355,11 +359,11 @@ impl State {
             .collect();
     }
 
-    /// Whether these are the terms that it was made with: data that was dropped or read again has others.
+    /// Whether these are the terms that it was made with, or more: data that was dropped or read again has others, and a snapshot that was taken
+    /// before the graph was brought up to date has fewer.
     pub(super) fn fits(&self, terms: &Dictionary) -> bool {
-        self.anchors
-            .iter()
-            .all(|(text, id)| terms.find(&Key::Iri(text)) == Some(*id))
+        let is_anchored = |(text, id): &(String, Id)| terms.find(&Key::Iri(text)) == Some(*id);
+        terms.len() >= self.terms && self.anchors.iter().all(is_anchored)
     }
 
     /// The graph.

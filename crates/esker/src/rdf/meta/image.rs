@@ -203,6 +203,7 @@ pub(super) fn read(
         unnamed,
         holders,
         anchors: Vec::new(),
+        terms: 0,
         words,
     };
     state.data.put_graph(state.words.graph, graph);

@@ -649,3 +649,27 @@ fn a_folder_s_updates_leave_it_alone_and_files_do_not_name_it() {
     }
     assert_eq!(rdf.data().len(), copied);
 }
+
+#[test]
+fn a_graph_is_not_put_into_data_that_lacks_its_terms() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder.path().join("t"));
+    define(&db);
+    let file = put(&db, "file:/a", none());
+    let (mut meta, mut data, wanted) = (Meta::default(), Dataset::default(), Wanted::present());
+    meta.snapshot(&mut data, &db, &wanted, &|| None).unwrap();
+    // A snapshot that a reader took before the graph was brought up to date.
+    let before = data.clone();
+    assert!(meta.ready(&before, &db, &wanted).unwrap().is_some());
+    set(&db, file, "quality", "a text that is new");
+    meta.snapshot(&mut data, &db, &wanted, &|| None).unwrap();
+    assert!(meta.ready(&before, &db, &wanted).unwrap().is_none());
+    let found = meta.ready(&data, &db, &wanted).unwrap().unwrap();
+    let mut out = Vec::new();
+    esker::rdf::engine::dump(&found, None, RdfFormat::NQuads, &mut out).unwrap();
+    assert!(
+        String::from_utf8(out)
+            .unwrap()
+            .contains("a text that is new")
+    );
+}
