@@ -2,7 +2,7 @@
 //! (sections 15.1 and 17), with dates and durations compared as well.
 
 use oxrdf::{Literal, Term};
-use oxsdatatypes::{Decimal, Double, Float};
+use oxsdatatypes::{Decimal, Double, Float, TimezoneOffset};
 pub(crate) use spareval::ExpressionTerm as Value;
 use std::cmp::Ordering;
 
@@ -267,7 +267,8 @@ pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
         Some(Value::DateTimeLiteral(_)) => 7,
         Some(Value::DateLiteral(_)) => 8,
         Some(Value::TimeLiteral(_)) => 9,
-        Some(_) => 10,
+        Some(v) if seconds(v).is_some() => 10,
+        Some(_) => 11,
     };
     let (ra, rb) = (rank(a), rank(b));
     if ra != rb {
@@ -295,11 +296,43 @@ pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
                 let (a, b) = (f64::from(a.double()), f64::from(b.double()));
                 return compare_numbers_total(a, b);
             }
-            compare(a, b).unwrap_or_else(|| {
-                let (a, b): (Term, Term) = (a.clone().into(), b.clone().into());
-                a.to_string().cmp(&b.to_string())
-            })
+            if let (Some(a), Some(b)) = (seconds(a), seconds(b)) {
+                return a.total_cmp(&b);
+            }
+            let text = |v: &Value| Term::from(v.clone()).to_string();
+            compare(&in_utc(a), &in_utc(b)).unwrap_or_else(|| text(a).cmp(&text(b)))
         }
+    }
+}
+
+/// A time in UTC. `<` does not say which of two is earlier if only one has a time zone; an order of many, which has to be total, takes UTC for
+/// those without.
+fn in_utc(value: &Value) -> Value {
+    let utc = Some(TimezoneOffset::UTC);
+    match value {
+        Value::DateTimeLiteral(v) => v.adjust(utc).map(Value::DateTimeLiteral),
+        Value::DateLiteral(v) => v.adjust(utc).map(Value::DateLiteral),
+        Value::TimeLiteral(v) => v.adjust(utc).map(Value::TimeLiteral),
+        _ => None,
+    }
+    .unwrap_or_else(|| value.clone())
+}
+
+/// A duration in seconds, with months as long as they are on average. `<` does not say which of a month and thirty days is longer.
+fn seconds(value: &Value) -> Option<f64> {
+    const MONTH: f64 = 2_629_746.0;
+    let of = |months: i64, seconds: Decimal| {
+        Some(months as f64 * MONTH + f64::from(Double::from(seconds)))
+    };
+    match value {
+        Value::DurationLiteral(d) => of(
+            d.years() * 12 + d.months(),
+            Decimal::from(d.days() * 86_400 + d.hours() * 3_600 + d.minutes() * 60)
+                .checked_add(d.seconds())?,
+        ),
+        Value::YearMonthDurationLiteral(d) => of(d.years() * 12 + d.months(), Decimal::default()),
+        Value::DayTimeDurationLiteral(d) => of(0, d.as_seconds()),
+        _ => None,
     }
 }
 

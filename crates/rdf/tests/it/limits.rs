@@ -540,3 +540,38 @@ fn the_host_is_told_of_memory_and_may_refuse() {
         outcome.map(|a| a.len())
     );
 }
+
+const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
+
+#[test]
+fn values_that_are_not_comparable_are_sorted_all_the_same() {
+    let mut text = String::new();
+    for i in 0..2000 {
+        let zone = ["", "Z", "+14:00", "-14:00", "+05:00"][i * 7 % 5];
+        let (day, hour, minute) = (1 + i % 3, i * 11 % 24, i * 13 % 60);
+        let _ = write!(
+            text,
+            "<http://e/{i}> <http://e/t> \"2026-01-0{day}T{hour:02}:{minute:02}:00{zone}\"^^<{XSD}dateTime> , \"{hour:02}:{minute:02}:00{zone}\"^^<{XSD}time> , \
+             \"2026-01-0{day}{zone}\"^^<{XSD}date> , \"P{}M{}D\"^^<{XSD}duration> , \"{i}\"^^<{XSD}gYear> . ",
+            i % 3,
+            i * 17 % 95
+        );
+    }
+    let (data, options) = (load(&text), options());
+    let all = query(
+        &data,
+        "SELECT ?x { ?s <http://e/t> ?x } ORDER BY ?x",
+        None,
+        None,
+        false,
+        &options,
+    )
+    .unwrap();
+    assert_eq!(all.len(), 10_000);
+    let text = "SELECT ?x { ?s <http://e/t> ?x FILTER(DATATYPE(?x) = <http://www.w3.org/2001/XMLSchema#dateTime>) } ORDER BY DESC(?x) LIMIT 1";
+    let last = query(&data, text, None, None, false, &options).unwrap();
+    let mut out = Vec::new();
+    last.write(esker_rdf::Format::Csv, &mut out).unwrap();
+    // The latest by the clock of UTC, which is fourteen hours before midnight there.
+    assert!(String::from_utf8(out).unwrap().contains("-14:00"));
+}
