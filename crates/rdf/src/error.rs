@@ -71,6 +71,9 @@ pub enum Error {
     /// An update that the standard says must fail.
     #[error("{0}")]
     Refused(String),
+    /// A change of a graph that whoever asks may not change: its name.
+    #[error("{0}: permission denied")]
+    Denied(String),
     /// The database holds all that it can number.
     #[error(
         "the dictionary is full: it numbers 2^31 terms; drop graphs that are not needed, then checkpoint"

@@ -304,9 +304,6 @@ impl Context<'_> {
                 .data
                 .dictionary
                 .find(&crate::dictionary::Key::Iri(iri))?;
-            if self.options.hides(id) {
-                return None;
-            }
             Some((id, self.data.graph(id)?.clone()))
         };
         let mut parts: Vec<(Id, Arc<Graph>)> = default.iter().filter_map(find).collect();

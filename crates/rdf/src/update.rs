@@ -4,6 +4,7 @@ use crate::RdfFormat;
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
 use crate::exec::{Context, Options, Var, Want, eval};
+use crate::guard::{is_derived, is_derived_graph};
 use crate::id::{Id, UNBOUND};
 use crate::log::Change;
 use crate::parse::Loader;
@@ -11,13 +12,13 @@ use crate::plan::{Pos, Translator};
 use crate::quads::{Dataset, Quad};
 use crate::query::{Graphs, choose, is_triple};
 use crate::syntax;
-use oxrdf::{NamedOrBlankNode, Term};
+use oxrdf::{NamedNode, NamedOrBlankNode, Term};
 use spargebra::algebra::{GraphPattern, GraphTarget, QueryDataset};
 use spargebra::term::{
     GraphNamePattern, GroundQuadPattern, GroundTermPattern, QuadPattern, TermPattern,
 };
 use spargebra::{GraphUpdateOperation as Operation, Update};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 
 /// Opens what `LOAD` names: the host decides what may be read.
@@ -178,7 +179,7 @@ impl Work<'_> {
         fetch: &mut Fetch<'_>,
     ) -> Result<()> {
         self.count += 1;
-        self.refuse_derived(operation)?;
+        self.check_targets(operation)?;
         match operation {
             Operation::InsertData { data } => {
                 let mut changes = Vec::with_capacity(data.len());
@@ -235,12 +236,13 @@ impl Work<'_> {
                 }
             }
             Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => {
-                self.clear(graph);
+                self.clear(graph)?;
             }
             // A graph is there once it has triples.
             Operation::Create { silent, graph } => {
-                let id = self.out.data.dictionary.find(&Key::Iri(graph.as_str()));
-                if !silent && id.is_some_and(|id| self.out.data.graph(id).is_some()) {
+                let seen = self.seen()?;
+                let id = seen.dictionary.find(&Key::Iri(graph.as_str()));
+                if !silent && id.is_some_and(|id| seen.graph(id).is_some()) {
                     return Err(Error::Refused(format!(
                         "CREATE GRAPH {graph}: there is such a graph; CREATE SILENT passes over that"
                     )));
@@ -250,65 +252,71 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether that names a graph which no update changes.
-    fn is_derived(&self, iri: &str) -> bool {
-        let derived = self.options.derived;
-        !derived.is_empty()
-            && iri
-                .strip_prefix(derived)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
+    /// The data as whoever sent the update sees it.
+    fn seen(&self) -> Result<Dataset> {
+        match self.options.guard {
+            Some(guard) => guard.view(&self.out.data),
+            None => Ok(self.out.data.clone()),
+        }
     }
 
-    fn is_derived_id(&self, g: Id) -> bool {
-        !self.options.derived.is_empty()
-            && matches!(self.out.data.dictionary.term(g), Some(Term::NamedNode(n)) if self.is_derived(n.as_str()))
-    }
-
-    /// Refuses what names such a graph as the place of a change, whether or not anything would change.
-    fn refuse_derived(&self, operation: &Operation) -> Result<()> {
-        use spargebra::term::GraphName;
-        let name = |g: &GraphName| match g {
-            GraphName::NamedNode(n) => Some(n.as_str().to_owned()),
-            GraphName::DefaultGraph => None,
-        };
-        let pattern = |g: &GraphNamePattern| match g {
-            GraphNamePattern::NamedNode(n) => Some(n.as_str().to_owned()),
-            _ => None,
-        };
-        let named: Vec<Option<String>> = match operation {
-            Operation::InsertData { data } => data.iter().map(|q| name(&q.graph_name)).collect(),
-            Operation::DeleteData { data } => data.iter().map(|q| name(&q.graph_name)).collect(),
-            Operation::DeleteInsert { delete, insert, .. } => delete
-                .iter()
-                .map(|q| pattern(&q.graph_name))
-                .chain(insert.iter().map(|q| pattern(&q.graph_name)))
-                .collect(),
-            Operation::Load { destination, .. } => vec![name(destination)],
-            Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => match graph {
-                GraphTarget::NamedNode(n) => vec![Some(n.as_str().to_owned())],
-                _ => Vec::new(),
-            },
-            Operation::Create { graph, .. } => vec![Some(graph.as_str().to_owned())],
-        };
-        match named.into_iter().flatten().find(|g| self.is_derived(g)) {
-            Some(iri) => Err(refused(&iri)),
+    /// Refuses a change of a graph which no update changes, or not this one's sender.
+    fn check_target(&self, graph: Option<&Term>) -> Result<()> {
+        if let Some(Term::NamedNode(name)) = graph
+            && is_derived(self.options.derived, name.as_str())
+        {
+            return Err(refused(name.as_str()));
+        }
+        match self.options.guard {
+            Some(guard) => guard.check_change(&self.out.data, graph),
             None => Ok(()),
         }
     }
 
-    fn change(&mut self, changes: &[(Quad, bool)]) -> Result<()> {
-        // What a variable or a file named.
-        let mut last = UNBOUND;
-        for (q, _) in changes {
-            if q.g != last {
-                last = q.g;
-                if let Some(Term::NamedNode(n)) = self.out.data.dictionary.term(q.g)
-                    && self.is_derived(n.as_str())
-                {
-                    return Err(refused(n.as_str()));
-                }
+    /// The same for each graph that an operation names as the place of a change, whether or not anything would change.
+    fn check_targets(&self, operation: &Operation) -> Result<()> {
+        use spargebra::term::GraphName;
+        let name = |g: &GraphName| match g {
+            GraphName::NamedNode(n) => Some(n.clone()),
+            GraphName::DefaultGraph => None,
+        };
+        // What a variable names is checked for each solution.
+        let pattern = |g: &GraphNamePattern| match g {
+            GraphNamePattern::NamedNode(n) => Some(Some(n.clone())),
+            GraphNamePattern::DefaultGraph => Some(None),
+            GraphNamePattern::Variable(_) => None,
+        };
+        let mut targets: Vec<Option<NamedNode>> = match operation {
+            Operation::InsertData { data } => data.iter().map(|q| name(&q.graph_name)).collect(),
+            Operation::DeleteData { data } => data.iter().map(|q| name(&q.graph_name)).collect(),
+            Operation::DeleteInsert { delete, insert, .. } => delete
+                .iter()
+                .filter_map(|q| pattern(&q.graph_name))
+                .chain(insert.iter().filter_map(|q| pattern(&q.graph_name)))
+                .collect(),
+            Operation::Load { destination, .. } => vec![name(destination)],
+            Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => match graph {
+                GraphTarget::NamedNode(n) => vec![Some(n.clone())],
+                GraphTarget::DefaultGraph => vec![None],
+                // Those that the sender sees are checked one by one.
+                GraphTarget::NamedGraphs | GraphTarget::AllGraphs => Vec::new(),
+            },
+            // It changes nothing.
+            Operation::Create { graph, .. } => {
+                return match graph.as_str() {
+                    iri if is_derived(self.options.derived, iri) => Err(refused(iri)),
+                    _ => Ok(()),
+                };
             }
-        }
+        };
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+            .into_iter()
+            .try_for_each(|graph| self.check_target(graph.map(Term::from).as_ref()))
+    }
+
+    fn change(&mut self, changes: &[(Quad, bool)]) -> Result<()> {
         // Only what changes something is kept for the log.
         let there = |q: &Quad| self.out.data.is_asserted(q);
         let kept: Vec<(Quad, bool)> = if changes.len() == 1 {
@@ -342,7 +350,7 @@ impl Work<'_> {
         base: Option<&oxiri::Iri<String>>,
         graphs: Option<&Graphs>,
     ) -> Result<()> {
-        let before = self.out.data.clone();
+        let before = self.seen()?;
         let mut options = self.options.clone();
         options.seed = options
             .seed
@@ -423,6 +431,10 @@ impl Work<'_> {
                 }
             }
         }
+        let targets: BTreeSet<Id> = gone.iter().chain(&new).map(|q| q.g).collect();
+        for g in targets {
+            self.check_target(ctx.term(g).as_ref())?;
+        }
         let mut changes: Vec<(Quad, bool)> = Vec::with_capacity(gone.len() + new.len());
         // What the query computed has no number in the dictionary yet; what is deleted must have one.
         changes.extend(
@@ -463,6 +475,9 @@ impl Work<'_> {
         let mut loader = Loader::new(Dataset::default(), &blank, false);
         loader.read(iri, &mut *from, format, graph, Some(iri))?;
         let (loaded, _) = loader.finish();
+        for g in loaded.names() {
+            self.check_target(loaded.dictionary.term(g).as_ref())?;
+        }
         let mut changes = Vec::with_capacity(loaded.len());
         let mut known: HashMap<Id, Id> = HashMap::new();
         for q in loaded.quads() {
@@ -486,31 +501,35 @@ impl Work<'_> {
     }
 
     /// A graph that is not there is as good as empty: empty graphs are not kept, so somebody may have created it.
-    fn clear(&mut self, target: &GraphTarget) {
+    fn clear(&mut self, target: &GraphTarget) -> Result<()> {
         let graphs: Vec<Id> = match target {
             GraphTarget::DefaultGraph => vec![UNBOUND],
-            GraphTarget::NamedGraphs => self.out.data.names().collect(),
-            GraphTarget::AllGraphs => std::iter::once(UNBOUND)
-                .chain(self.out.data.names())
-                .collect(),
-            GraphTarget::NamedNode(n) => self
-                .out
-                .data
-                .dictionary
-                .find(&Key::Iri(n.as_str()))
-                .into_iter()
-                .collect(),
+            GraphTarget::NamedNode(n) => {
+                let named = self.out.data.dictionary.find(&Key::Iri(n.as_str()));
+                named.into_iter().collect()
+            }
+            GraphTarget::NamedGraphs | GraphTarget::AllGraphs => {
+                let seen = self.seen()?;
+                let all = matches!(target, GraphTarget::AllGraphs)
+                    && seen.graph(UNBOUND).is_some_and(|g| !g.is_empty());
+                let graphs = all.then_some(UNBOUND).into_iter().chain(seen.names());
+                // All graphs are all but those that no update changes: naming one was refused.
+                let graphs: Vec<Id> = graphs
+                    .filter(|g| !is_derived_graph(self.options.derived, &seen, *g))
+                    .collect();
+                for g in &graphs {
+                    self.check_target(seen.dictionary.term(*g).as_ref())?;
+                }
+                graphs
+            }
         };
         for g in graphs {
-            // All graphs are all but those: naming one was refused.
-            if self.is_derived_id(g) {
-                continue;
-            }
             self.out.removed += self.out.data.asserted_len(g);
             if self.out.data.clear(g) {
                 self.out.changes.push(Change::Clear(g));
             }
         }
+        Ok(())
     }
 
     fn term(&mut self, term: &Term) -> Result<Id> {

@@ -17,21 +17,25 @@ pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
 
 use crate::database::Database;
 use disk::Writer;
+use esker_model::namespace::Errno;
 use esker_model::{Error, Result};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{
-    Dataset, DateTime, Graphs, Options, Part, RdfFormat, log, replace, update_in_place,
+    Dataset, DateTime, Graphs, Guard, Options, Part, RdfFormat, log, replace, update_in_place,
 };
 use esker_rpc::Address;
 use meta::{Meta, Wanted};
-use rights::Rights;
+use rights::Bound;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use esker_rdf as engine;
+
+/// Bytes that inferred triples may have while they are found.
+const MEMORY: usize = 4 << 30;
 
 /// A database's RDF data, in memory.
 #[derive(Debug)]
@@ -90,6 +94,7 @@ pub fn threads() -> usize {
 pub fn error(e: engine::Error) -> Error {
     match e {
         engine::Error::Stopped(_) => Error::Interrupted,
+        engine::Error::Denied(graph) => Error::File(Errno::Access.at(graph)),
         other => Error::Invalid(other.to_string()),
     }
 }
@@ -150,15 +155,21 @@ impl Database {
         } else {
             live.snapshot()
         };
-        Ok(self.rdf_readable(data))
+        self.rdf_readable(data, stop)
     }
 
     /// The data without the graphs that this handle's asker may not read.
-    fn rdf_readable(&self, data: Arc<Dataset>) -> Arc<Dataset> {
-        match self.asker() {
-            Some(asker) => Arc::new(rights::readable((*data).clone(), Some(asker))),
-            None => data,
-        }
+    fn rdf_readable(
+        &self,
+        data: Arc<Dataset>,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Arc<Dataset>> {
+        let Some(asker) = self.asker() else {
+            return Ok(data);
+        };
+        let memory = MEMORY;
+        let data = rights::readable((*data).clone(), Some(asker), Limits { memory, stop });
+        data.map(Arc::new).map_err(error)
     }
 
     /// The data for who names one graph, or none, and asks no query.
@@ -169,7 +180,7 @@ impl Database {
     ) -> Result<Arc<Dataset>> {
         let wanted = graph.map_or_else(|| Ok(Wanted::default()), Wanted::of_graph)?;
         let data = self.rdf_live()?.with_meta(self, &wanted, stop)?;
-        Ok(self.rdf_readable(data))
+        self.rdf_readable(data, stop)
     }
 
     fn rdf_folder(&self) -> Result<PathBuf> {
@@ -224,7 +235,7 @@ impl Rdf {
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
         if !Wanted::is_possible(text, graphs) {
-            return Ok(self.readable(self.data.clone()));
+            return self.readable(self.data.clone(), stop);
         }
         // What is wrong with the text is said by who answers it.
         let wanted = match engine::syntax::query(text, None) {
@@ -241,7 +252,7 @@ impl Rdf {
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
         let data = self.whole(wanted, stop)?;
-        Ok(self.readable(data))
+        self.readable(data, stop)
     }
 
     /// All data with metadata graphs.
@@ -259,8 +270,14 @@ impl Rdf {
     }
 
     /// Without the graphs that the asker may not read.
-    fn readable(&self, data: Dataset) -> Dataset {
-        rights::readable(data, self.database.as_ref().and_then(Database::asker))
+    fn readable(
+        &self,
+        data: Dataset,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Dataset> {
+        let asker = self.database.as_ref().and_then(Database::asker);
+        let memory = MEMORY;
+        rights::readable(data, asker, Limits { memory, stop }).map_err(error)
     }
 
     /// Where it lies.
@@ -297,11 +314,13 @@ impl Rdf {
             wanted = Wanted::of_update(&update, graphs)?;
         }
         let asker = self.database.as_ref().and_then(Database::asker).cloned();
-        let before = asker.as_ref().map(|_| self.data.clone());
-        let hidden = Rights::hidden_from(&self.data, asker.as_ref());
+        let bound = asker.as_ref().map(|asker| Bound {
+            asker,
+            stop: options.stop,
+        });
         let options = Options {
             derived: meta::GRAPH,
-            view: hidden.as_deref(),
+            guard: bound.as_ref().map(|bound| bound as &dyn Guard),
             ..options.clone()
         };
         if !wanted.is_empty() {
@@ -312,12 +331,6 @@ impl Rdf {
             meta::take_out(&mut self.data);
         }
         let (changes, added, removed) = done.map_err(error)?;
-        if let Some(before) = before
-            && let Err(e) = rights::check(&before, &self.data, asker.as_ref(), &changes)
-        {
-            self.data = before;
-            return Err(e);
-        }
         if !changes.is_empty() {
             let record = log::encode(&self.data, &changes);
             let writer = self.writer()?;

@@ -2,18 +2,23 @@
 //!
 //! They are RDF themselves, in the graph `urn:esker:rights`, with the graph's IRI (or `urn:esker:default`) as the subject. They
 //! bind those on whose behalf something is asked; whoever says nothing, and user 0, may do all. A graph of which nothing is said is
-//! everybody's. The rights of the graphs that they may read may be read by all, and changed by none of those whom they bind.
+//! everybody's. A graph is changed by those who may read and write it, because what a change did tells what the graph holds. The rights
+//! of the graphs that they may read may be read by all, and changed by none of those whom they bind. Rights are asserted triples:
+//! inference gives nobody any, for everybody who may change a schema would decide about it.
 
+use super::MEMORY;
+use super::meta::GRAPH;
 use esker_model::namespace::Errno;
 use esker_model::object::Asker;
 use esker_model::visibility::{Access, READ, WRITE};
 use esker_model::{Error, Result};
-use esker_rdf::Dataset;
 use esker_rdf::dictionary::{Head, Key, Parts};
 use esker_rdf::id::{Id, Inline, UNBOUND, value};
-use esker_rdf::log::Change;
+use esker_rdf::infer::Limits;
 use esker_rdf::quads::Graph;
+use esker_rdf::{Dataset, Guard, NamedNode, Term};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// The graph that says it.
@@ -41,7 +46,7 @@ impl<'d> Rights<'d> {
         Some(Self {
             data,
             asker,
-            graph: find(RIGHTS).and_then(|g| Some((g, Arc::clone(data.graph(g)?)))),
+            graph: find(RIGHTS).and_then(|g| Some((g, data.asserted_graph(g)?))),
             default: find(DEFAULT),
             owner: word("owner"),
             group: word("group"),
@@ -83,15 +88,11 @@ impl<'d> Rights<'d> {
         if owner.is_none() && group.is_none() && mode.is_none() {
             return true;
         }
-        let bits = if write { WRITE } else { READ };
+        let bits = if write { READ | WRITE } else { READ };
         Access::new(owner, group, mode).lets(Some(self.asker), bits)
     }
 
-    /// The graphs that somebody may not read; `None` if nobody hides anything from them.
-    pub(crate) fn hidden_from(data: &'d Dataset, asker: Option<&'d Asker>) -> Option<Vec<Id>> {
-        Self::of(data, asker).map(|rights| rights.hidden())
-    }
-
+    /// The graphs that they may not read.
     fn hidden(&self) -> Vec<Id> {
         std::iter::once(UNBOUND)
             .chain(self.data.names())
@@ -99,7 +100,7 @@ impl<'d> Rights<'d> {
             .collect()
     }
 
-    /// The rights that they may know of, if any are said: not those of graphs that they may not read, which would name these.
+    /// The rights that they may read, if that is not all: not those of graphs that they may not read, which would name these.
     fn shown(&self) -> Option<(Id, Arc<Graph>)> {
         let (rights, graph) = self.graph.as_ref()?;
         let mut pairs = BTreeMap::<Id, Vec<u64>>::new();
@@ -110,7 +111,8 @@ impl<'d> Rights<'d> {
                 pairs.entry(p).or_default().push(pair);
             }
         }
-        Some((*rights, Arc::new(Graph::from_pairs(pairs))))
+        let shown = Graph::from_pairs(pairs);
+        (shown.len() < graph.len()).then(|| (*rights, Arc::new(shown)))
     }
 
     /// Refuses a change of a graph that they may not change.
@@ -125,61 +127,70 @@ impl<'d> Rights<'d> {
         Err(Error::File(Errno::Access.at(name)))
     }
 
-    /// The same for a graph's IRI, which may be of a new one.
-    pub(crate) fn check_name(&self, iri: Option<&str>) -> Result<()> {
-        match iri {
+    /// The same for a graph's name, which may be of a new one.
+    fn check_term(&self, graph: Option<&Term>) -> Result<()> {
+        match graph {
             None => self.check(UNBOUND),
             // The rights may be said before there are any.
-            Some(RIGHTS) => Err(Error::File(Errno::Access.at(RIGHTS))),
-            Some(iri) => match self.data.dictionary.find(&Key::Iri(iri)) {
+            Some(Term::NamedNode(name)) if name.as_str() == RIGHTS => {
+                Err(Error::File(Errno::Access.at(RIGHTS)))
+            }
+            Some(term) => match self.data.dictionary.find_term(term.as_ref()) {
                 Some(g) => self.check(g),
                 None => Ok(()),
             },
         }
     }
+
+    /// The same for a graph's IRI.
+    pub(crate) fn check_name(&self, iri: Option<&str>) -> Result<()> {
+        let term = iri.map(|iri| Term::from(NamedNode::new_unchecked(iri)));
+        self.check_term(term.as_ref())
+    }
 }
 
-/// The data without the graphs that somebody may not read, and without what is said of their rights. What order its answers have tells
-/// nothing of those graphs ([`Dataset::make_view`]).
-pub(crate) fn readable(mut data: Dataset, asker: Option<&Asker>) -> Dataset {
-    let Some((hidden, shown)) = Rights::of(&data, asker).map(|r| (r.hidden(), r.shown())) else {
-        return data;
-    };
-    data.make_view();
-    for g in hidden {
-        data.put_graph(g, Arc::default());
-    }
-    if let Some((rights, graph)) = shown {
-        data.put_graph(rights, graph);
-    }
-    data
-}
-
-/// Refuses changes of graphs that somebody may not change, by the rights that held before.
-pub(crate) fn check(
-    before: &Dataset,
-    after: &Dataset,
+/// The data without the graphs that somebody may not read, without what is said of their rights, and without what follows from them
+/// ([`Dataset::hide`]).
+pub(crate) fn readable(
+    mut data: Dataset,
     asker: Option<&Asker>,
-    changes: &[Change],
-) -> Result<()> {
-    let Some(rights) = Rights::of(before, asker) else {
-        return Ok(());
-    };
-    let mut graphs: Vec<Id> = changes
-        .iter()
-        .map(|change| match change {
-            Change::Add(q) | Change::Remove(q) => q.g,
-            Change::Clear(g) => *g,
-        })
-        .collect();
-    graphs.sort_unstable();
-    graphs.dedup();
-    let own = after.dictionary.find(&Key::Iri(RIGHTS));
-    for g in graphs {
-        if Some(g) == own {
-            return Err(Error::File(Errno::Access.at(RIGHTS)));
-        }
-        rights.check(g)?;
+    limits: Limits<'_>,
+) -> esker_rdf::Result<Dataset> {
+    if let Some((hidden, shown)) = Rights::of(&data, asker).map(|r| (r.hidden(), r.shown())) {
+        data.hide(&hidden, shown.into_iter().collect(), GRAPH, limits)?;
     }
-    Ok(())
+    Ok(data)
+}
+
+/// Somebody's rights, as updates ask for them.
+pub(crate) struct Bound<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) stop: &'a (dyn Fn() -> Option<&'static str> + Sync),
+}
+
+impl fmt::Debug for Bound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.asker.fmt(f)
+    }
+}
+
+impl Guard for Bound<'_> {
+    fn view(&self, data: &Dataset) -> esker_rdf::Result<Dataset> {
+        let limits = Limits {
+            memory: MEMORY,
+            stop: self.stop,
+        };
+        readable(data.clone(), Some(self.asker), limits)
+    }
+
+    fn check_change(&self, data: &Dataset, graph: Option<&Term>) -> esker_rdf::Result<()> {
+        match Rights::of(data, Some(self.asker)) {
+            Some(rights) => rights.check_term(graph).map_err(|_| {
+                let name = graph.map(|term| format!("graph {term}"));
+                let name = name.unwrap_or_else(|| "the default graph".into());
+                esker_rdf::Error::Denied(name)
+            }),
+            None => Ok(()),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use crate::dictionary::{Dictionary, Key, Parts};
 use crate::error::{Error, Result};
 use crate::given::Given;
+use crate::guard::Guard;
 use crate::id::{Id, LOCAL, UNBOUND};
 use crate::plan::Names;
 use crate::quads::{Dataset, Graph};
@@ -35,8 +36,8 @@ pub struct Options<'a> {
     pub seed: u64,
     /// A graph that no update changes, with those whose names have `?` behind its name; empty: none.
     pub derived: &'a str,
-    /// For somebody who may not see all: the graphs that are not there for them; 0 is the default graph.
-    pub view: Option<&'a [Id]>,
+    /// The rights of whoever sends an update; `None`: they may see and change all. A query is given what its sender sees.
+    pub guard: Option<&'a dyn Guard>,
     /// Threads that it may run on.
     pub threads: usize,
     /// Rows from which on work is shared out to them.
@@ -64,11 +65,6 @@ impl std::fmt::Debug for Options<'_> {
 }
 
 impl Options<'_> {
-    /// Whether a graph is not there for whoever asks.
-    pub(crate) fn hides(&self, graph: Id) -> bool {
-        self.view.is_some_and(|hidden| hidden.contains(&graph))
-    }
-
     /// 4 GiB, never stopped, on one thread, with that time and seed.
     pub fn new(now: DateTime, seed: u64) -> Self {
         Self {
@@ -78,7 +74,7 @@ impl Options<'_> {
             now,
             seed,
             derived: "",
-            view: None,
+            guard: None,
             threads: 1,
             many: 1 << 14,
             remote: None,
@@ -136,15 +132,9 @@ impl<'a> Context<'a> {
             depth: Cell::new(0),
             regexes: RefCell::default(),
             memory: super::memory::Memory::default(),
-            graphs: RefCell::new(vec![
-                data.graph(UNBOUND)
-                    .filter(|_| !options.hides(UNBOUND))
-                    .cloned()
-                    .unwrap_or_default(),
-            ]),
+            graphs: RefCell::new(vec![data.graph(UNBOUND).cloned().unwrap_or_default()]),
             named: data
                 .names()
-                .filter(|g| !options.hides(*g))
                 .filter_map(|g| Some((g, data.graph(g)?.clone())))
                 .collect(),
             names: OnceCell::new(),
@@ -185,7 +175,7 @@ impl<'a> Context<'a> {
 
     /// Whether the numbers of terms must not show in the answer ([`Dataset::make_view`]).
     pub(crate) const fn is_view(&self) -> bool {
-        self.data.is_view() || self.options.view.is_some()
+        self.data.is_view()
     }
 
     /// The graph that patterns ask.

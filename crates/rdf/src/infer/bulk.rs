@@ -36,7 +36,7 @@ impl Limits<'_> {
         stop: &|| None,
     };
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         (self.stop)().map_or(Ok(()), |why| Err(Error::Stopped(why)))
     }
 }

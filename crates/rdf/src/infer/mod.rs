@@ -18,9 +18,11 @@ mod rules;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod view;
 mod words;
 
 pub use bulk::Limits;
+pub(crate) use view::Closures;
 
 use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};

@@ -466,3 +466,92 @@ fn changes_leave_what_a_closure_from_the_beginning_gives() {
         }
     }
 }
+
+/// The graphs by their names, with what they say and which of it is asserted.
+fn told(data: &Dataset) -> BTreeSet<String> {
+    let term = |id: Id| {
+        data.dictionary
+            .term(id)
+            .map_or_else(String::new, |t| t.to_string())
+    };
+    let quads = data.quads().map(|q| {
+        let asserted = data.is_asserted(&q);
+        format!(
+            "{} {} {} {} {asserted}",
+            term(q.g),
+            term(q.s),
+            term(q.p),
+            term(q.o)
+        )
+    });
+    quads.collect()
+}
+
+/// What somebody sees who may not see some graphs is what follows from the others: nothing that a hidden schema says shows in a named
+/// graph, and nothing that a graph says itself is lost.
+#[test]
+fn nothing_follows_from_what_is_hidden() {
+    let (mut differ, mut hidden_schemas) = (0, 0);
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let kind = if seed % 3 > 0 {
+            Inference::OwlRl
+        } else {
+            Inference::Rdfs
+        };
+        let graphs: [(bool, String); 4] = std::array::from_fn(|i| {
+            let mut text = String::new();
+            for _ in 0..random.below(if i == 0 { 8 } else { 4 }) {
+                text.push_str(&random.schema(kind == Inference::OwlRl));
+            }
+            for _ in 0..=random.below(9) {
+                text.push_str(&random.data());
+            }
+            let text = match i {
+                0 => text,
+                i => format!(":g{i} {{ {text} }}\n"),
+            };
+            (random.below(2) == 0, text)
+        });
+        let text: String = graphs.iter().map(|(_, text)| text.as_str()).collect();
+        let mut data = closed(&text, kind);
+        let hidden: Vec<Id> = (0..4)
+            .filter(|i| graphs[*i].0)
+            .filter_map(|i| match i {
+                0 => Some(UNBOUND),
+                i => data.dictionary.find(&Key::Iri(&format!("http://e/g{i}"))),
+            })
+            .collect();
+        let without = |data: &Dataset| {
+            let mut data = data.clone();
+            for g in &hidden {
+                data.put_graph(*g, std::sync::Arc::default());
+            }
+            data
+        };
+        let mut less = without(&data.asserted());
+        less.infer(Some(kind), Limits::NONE).unwrap();
+        // The second time what was closed is known, the third time a graph has changed.
+        for turn in 0..3 {
+            let mut view = data.clone();
+            view.hide(&hidden, Vec::new(), "", Limits::NONE).unwrap();
+            assert_eq!(told(&view), told(&less), "seed {seed}, turn {turn}");
+            assert_eq!(view.inferred_len(), less.inferred_len());
+            hidden_schemas += usize::from(graphs[0].0);
+            differ += usize::from(told(&without(&data)) != told(&less));
+            if turn == 1 {
+                let open = (1..4).find(|i| !graphs[*i].0);
+                let Some(open) = open else { break };
+                for data in [&mut data, &mut less] {
+                    let [s, p, o, g] = ["i1", "p1", "i2", &format!("g{open}")].map(|n| {
+                        data.dictionary
+                            .intern(&Key::Iri(&format!("http://e/{n}")))
+                            .unwrap()
+                    });
+                    data.change(&[(Quad { s, p, o, g }, true)]);
+                }
+            }
+        }
+    }
+    assert!(differ > 20, "{differ} of {hidden_schemas}");
+}

@@ -196,6 +196,7 @@ pub struct Dataset {
     named: BTreeMap<Id, Arc<Graph>>,
     /// Which triples of the graphs are inferred only.
     pub(crate) inferred: Option<Arc<crate::infer::Layer>>,
+    pub(crate) closures: Arc<crate::infer::Closures>,
     view: bool,
 }
 

@@ -811,6 +811,107 @@ fn graphs_have_owners() {
     assert!(ask("").contains("true"));
 }
 
+/// A graph that somebody may not change is named in vain, whatever it holds: an answer that differs would tell what that is.
+#[test]
+fn updates_tell_nothing_of_graphs_that_are_not_seen() {
+    let served = Served::start(settings());
+    served.update(
+        "PREFIX t: <urn:esker:terms/> INSERT DATA { GRAPH <http://ex/theirs> { <http://ex/a> <http://ex/p> 'secret' } \
+         GRAPH <http://ex/inbox> { <http://ex/a> <http://ex/p> 'secret' } GRAPH <http://ex/mine> { <http://ex/a> <http://ex/p> 1 } \
+         GRAPH <urn:esker:rights> { <http://ex/theirs> t:owner 1002 ; t:mode '0600' . <http://ex/inbox> t:owner 1002 ; t:mode '0622' . \
+         <http://ex/mine> t:owner 1001 ; t:mode '0600' } }",
+    );
+    let change = |text: &str| {
+        let got = served.send("POST", "/sparql?uid=1001", &[UPDATE], text);
+        (got.status, got.body)
+    };
+    let denied = |graph: &str| {
+        let said = format!("graph <http://ex/{graph}>: permission denied (EACCES)\n");
+        (403, said)
+    };
+    // One that may be written and not read is not changed: what a change did tells what was there.
+    for graph in ["theirs", "inbox"] {
+        for value in ["secret", "wrong", "no such term"] {
+            let quad =
+                format!("GRAPH <http://ex/{graph}> {{ <http://ex/a> <http://ex/p> '{value}' }}");
+            let bound = format!("GRAPH ?g {{ <http://ex/a> <http://ex/p> '{value}' }}");
+            for update in [
+                format!("INSERT DATA {{ {quad} }}"),
+                format!("DELETE DATA {{ {quad} }}"),
+                format!("DELETE {{ {quad} }} WHERE {{}}"),
+                format!("INSERT {{ {bound} }} WHERE {{ BIND(<http://ex/{graph}> AS ?g) }}"),
+                format!(
+                    "INSERT {{ {bound} }} WHERE {{ BIND(IRI(CONCAT('http://ex/', '{graph}')) AS ?g) }}"
+                ),
+                format!("INSERT {{ {quad} }} WHERE {{ <http://ex/none> ?p ?o }}"),
+            ] {
+                assert_eq!(change(&update), denied(graph), "{update}");
+            }
+        }
+        for update in ["CLEAR GRAPH", "DROP GRAPH", "DROP SILENT GRAPH"] {
+            assert_eq!(
+                change(&format!("{update} <http://ex/{graph}>")),
+                denied(graph)
+            );
+        }
+    }
+    // To create a graph changes nothing, and tells only of those that are seen.
+    assert_eq!(change("CREATE GRAPH <http://ex/theirs>").0, 200);
+    assert_eq!(change("CREATE GRAPH <http://ex/none>").0, 200);
+    assert_eq!(change("CREATE GRAPH <http://ex/mine>").0, 400);
+    // Nor do rights name graphs that are not seen.
+    let copy = "INSERT { GRAPH <http://ex/mine> { ?s ?p ?o } } WHERE { GRAPH <urn:esker:rights> { ?s ?p ?o } }";
+    assert_eq!(change(copy).0, 200);
+    assert!(!served.ask("ASK { GRAPH <http://ex/mine> { <http://ex/theirs> ?p ?o } }"));
+    assert!(served.ask("ASK { GRAPH <http://ex/mine> { <http://ex/mine> ?p ?o } }"));
+    assert!(served.ask("ASK { GRAPH <http://ex/theirs> { ?s ?p 'secret' } }"));
+}
+
+/// Whoever may change a schema gives nobody rights with it, and sees nothing of what follows from a hidden one.
+#[test]
+fn nothing_follows_for_rights_or_from_hidden_schemas() {
+    const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
+    let served = Served::start(settings());
+    served.update(&format!(
+        "PREFIX t: <urn:esker:terms/> INSERT DATA {{ t:group <{RDFS}subPropertyOf> t:owner . <http://ex/C> <{RDFS}subClassOf> <http://ex/D> \
+         GRAPH <http://ex/theirs> {{ <http://ex/a> <http://ex/p> 'secret' }} GRAPH <http://ex/open> {{ <http://ex/a> a <http://ex/C> }} \
+         GRAPH <urn:esker:rights> {{ <http://ex/theirs> t:owner 1002 ; t:group 100 ; t:mode '0600' }} }}"
+    ));
+    let all =
+        "{\"name\":\"x\",\"format\":\"nt\",\"bytes\":35}\n<http://a> <http://b> <http://c> .\n";
+    let got = served.send("POST", "/api/v1/rdf/load?infer=rdfs", &[], all);
+    assert_eq!(got.status, 200, "{}", got.body);
+    let asks = |who: &str, query: &str| {
+        let got = served.send("POST", &format!("/sparql?{who}"), &[QUERY], query);
+        assert_eq!(got.status, 200, "{}", got.body);
+        got.body.contains("true")
+    };
+    // By the schema the group is an owner; user 100 is none for that.
+    let secret = "ASK { GRAPH <http://ex/theirs> { ?s ?p 'secret' } }";
+    assert!(asks(
+        "",
+        "ASK { GRAPH <urn:esker:rights> { <http://ex/theirs> <urn:esker:terms/owner> 100 } }"
+    ));
+    assert!(asks("uid=1002", secret));
+    assert!(!asks("uid=100&gids=5", secret));
+    // What follows from the default graph's schema shows as long as that graph does.
+    let follows = "ASK { GRAPH <http://ex/open> { ?s a <http://ex/D> } }";
+    assert!(asks("uid=1001", follows));
+    served.update("INSERT DATA { GRAPH <urn:esker:rights> { <urn:esker:default> <urn:esker:terms/mode> '0600' } }");
+    assert!(asks("", follows));
+    assert!(!asks("uid=1001", follows));
+    assert!(asks(
+        "uid=1001",
+        "ASK { GRAPH <http://ex/open> { ?s a <http://ex/C> } }"
+    ));
+    // Nor does an update read it.
+    let copy = "INSERT { GRAPH <http://ex/copy> { ?s a ?c } } WHERE { GRAPH <http://ex/open> { ?s a ?c } }";
+    let got = served.send("POST", "/sparql?uid=1001", &[UPDATE], copy);
+    assert_eq!(got.status, 200, "{}", got.body);
+    let copied = "ASK { GRAPH <http://ex/copy> { ?s a <http://ex/D> } }";
+    assert!(!asks("uid=1001", copied));
+}
+
 /// What the document says of SPARQL and graphs: each path answers each method, with a status and a type that stand there.
 #[test]
 fn the_document_describes_sparql_and_graphs() {

@@ -1,22 +1,21 @@
 //! The writer of RDF data: tasks in groups, a log, images beside the work.
 
 use super::{Add, Added, Done, How, Request, Shared, Task};
+use crate::rdf::MEMORY;
 use crate::rdf::disk::{self, Writer};
 use crate::rdf::meta::{GRAPH, check_names, check_target, put_in, take_out};
-use crate::rdf::rights::{self, Rights};
+use crate::rdf::rights::{Bound, Rights};
 use crate::rdf::{Changed, LOG_MAX, Rules, error, fetch, moment};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::Key;
 use esker_rdf::id::UNBOUND;
 use esker_rdf::infer::Limits;
 use esker_rdf::log::{self, Change};
-use esker_rdf::{Dataset, Options, Term, syntax, update_parsed};
+use esker_rdf::{Dataset, Guard, Options, Term, syntax, update_parsed};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes that finding what follows from the data may take.
-const MEMORY: usize = 4 << 30;
 /// Updates of one group.
 const GROUP_MAX: usize = 4_096;
 /// Bytes of a group's records.
@@ -125,10 +124,11 @@ impl Group {
             options.remote = Some(&heard);
         }
         let asker = how.asker.as_ref();
-        // A copy shares all that does not change, so this costs who has rights of their own, and nobody else.
-        let before = asker.map(|_| self.data.clone());
-        let hidden = Rights::hidden_from(&self.data, asker);
-        options.view = hidden.as_deref();
+        let bound = asker.map(|asker| Bound {
+            asker,
+            stop: &*how.stop,
+        });
+        options.guard = bound.as_ref().map(|bound| bound as &dyn Guard);
         let asks = !how.meta.is_empty();
         if let Err(e) = put_in(&mut self.data, &how.meta) {
             return done(Err(e));
@@ -146,12 +146,6 @@ impl Group {
         });
         if asks {
             take_out(&mut self.data);
-        }
-        if let (Some(before), Ok((changes, ..))) = (before, &outcome)
-            && let Err(e) = rights::check(&before, &self.data, asker, changes)
-        {
-            self.data = before;
-            return done(Err(e));
         }
         match outcome {
             Ok((changes, added, removed)) => {

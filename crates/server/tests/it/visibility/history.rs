@@ -59,20 +59,171 @@ pub(super) enum Step {
     Delete {
         identity: Identity,
     },
+    /// A file or directory gets another path.
+    Rename {
+        from: String,
+        to: String,
+    },
+    /// A file gets a further name.
+    Link {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
     /// A directory says when it was changed, whatever came into it.
     Date {
         path: String,
     },
 }
 
-pub(super) struct Entry {
-    path: String,
+/// A directory that only user 0 gets into, in both databases: there are the names that the person may not see of files which they see.
+const VAULT: &str = "/vault";
+
+struct Entry {
+    name: String,
     directory: bool,
     owner: u32,
     group: u32,
     mode: u32,
-    /// Where it lies, in the list.
+    /// Bytes, of a file.
+    size: u64,
+    /// Where it is made: a directory of the list, or the root.
     parent: Option<usize>,
+    /// It is made in the vault, and comes into sight later. Its number follows from where it is made, so it is made there in both
+    /// databases.
+    vault: bool,
+    fate: Fate,
+}
+
+/// What happens to a file, once all are made; `false`: before anything is said of it as a vertex, `true`: afterwards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    /// It goes to that directory.
+    Moves(Option<usize>, bool),
+    /// It is in that directory, too.
+    Linked(Option<usize>),
+    Unlinked,
+}
+
+/// The files and directories of a history.
+struct Tree(Vec<Entry>);
+
+impl Tree {
+    fn random(rng: &mut Rng) -> Self {
+        let mut tree = Self(Vec::new());
+        for i in 0..34 {
+            let directories: Vec<usize> = tree.directories().collect();
+            let some = |rng: &mut Rng| {
+                (!directories.is_empty() && rng.percent(85)).then(|| *rng.pick(&directories))
+            };
+            let parent = some(rng);
+            let directory = i < 8 || rng.percent(15);
+            let mode = if rng.percent(55) {
+                if directory { 0o755 } else { 0o644 }
+            } else if directory {
+                *rng.pick(&[0o700, 0o711, 0o750, 0o744, 0o705])
+            } else {
+                *rng.pick(&[0o600, 0o640, 0o604, 0o000])
+            };
+            let ending = *rng.pick(&["dat", "h5", "txt"]);
+            let mut fate = match rng.below(8) {
+                _ if directory => Fate::Stays,
+                0 | 1 => Fate::Moves(some(rng), rng.percent(50)),
+                2 => Fate::Linked(some(rng)),
+                3 => Fate::Unlinked,
+                _ => Fate::Stays,
+            };
+            let mut vault = false;
+            if let Fate::Moves(to, _) | Fate::Linked(to) = fate {
+                vault = tree.enters(to) && !tree.enters(parent);
+                // What is said of a file is said of where it is made, before.
+                if let (Fate::Moves(to, _), true) = (fate, vault) {
+                    fate = Fate::Moves(to, false);
+                }
+            }
+            tree.0.push(Entry {
+                name: if directory {
+                    format!("dir{i}")
+                } else {
+                    format!("file{i}.{ending}")
+                },
+                directory,
+                owner: *rng.pick(&[0, 1001, 1002, 1002]),
+                group: *rng.pick(&[0, 100, 200]),
+                mode,
+                size: 10 + rng.below(10_000) as u64,
+                parent,
+                vault,
+                fate,
+            });
+        }
+        tree
+    }
+
+    fn directory(&self, which: Option<usize>) -> String {
+        which.map_or_else(String::new, |i| self.path(i))
+    }
+
+    /// Where it is made.
+    fn path(&self, which: usize) -> String {
+        let entry = &self.0[which];
+        let above = match entry.vault {
+            true => VAULT.to_owned(),
+            false => self.directory(entry.parent),
+        };
+        format!("{above}/{}", entry.name)
+    }
+
+    /// Where it goes, or what it is called besides.
+    fn other_path(&self, which: usize) -> Option<String> {
+        match self.0[which].fate {
+            Fate::Moves(to, _) | Fate::Linked(to) => {
+                Some(format!("{}/at{}", self.directory(to), self.0[which].name))
+            }
+            Fate::Stays | Fate::Unlinked => None,
+        }
+    }
+
+    /// Whether the person gets into a directory.
+    fn enters(&self, mut directory: Option<usize>) -> bool {
+        while let Some(i) = directory {
+            let entry = &self.0[i];
+            if !lets(entry.owner.into(), Some(entry.group.into()), entry.mode, 1) {
+                return false;
+            }
+            directory = entry.parent;
+        }
+        true
+    }
+
+    /// Whether the person gets at it where it is made.
+    fn first_seen(&self, which: usize) -> bool {
+        let entry = &self.0[which];
+        !entry.vault && self.enters(entry.parent)
+    }
+
+    /// Whether the person gets at it in the end.
+    fn gets_at(&self, which: usize) -> bool {
+        let entry = &self.0[which];
+        match entry.fate {
+            Fate::Stays | Fate::Unlinked => self.first_seen(which),
+            Fate::Moves(to, _) => self.enters(to),
+            Fate::Linked(to) => self.first_seen(which) || self.enters(to),
+        }
+    }
+
+    /// Whether the person may read it in the end.
+    fn reads(&self, which: usize) -> bool {
+        let entry = &self.0[which];
+        self.gets_at(which) && lets(entry.owner.into(), Some(entry.group.into()), entry.mode, 4)
+    }
+
+    fn directories(&self) -> impl Iterator<Item = usize> {
+        (0..self.0.len()).filter(|i| self.0[*i].directory)
+    }
 }
 
 /// A history, its steps with what is done instead of each where what the person may not see never was.
@@ -84,8 +235,10 @@ pub(super) struct History {
     pub(super) vertices: Vec<String>,
     pub(super) paths: Vec<String>,
     pub(super) identities: Vec<Identity>,
-    /// Graphs of RDF: name, the rights that are said of it, its triples, whether the person may read it.
+    /// Graphs of RDF: name (the default graph's is empty), the rights that are said of it, its triples, whether the person may read it.
     pub(super) graphs: Vec<(String, String, String, bool)>,
+    /// By which rules triples are inferred from them.
+    pub(super) inference: &'static str,
 }
 
 impl History {
@@ -96,106 +249,174 @@ impl History {
     pub(super) fn random(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut history = Self::default();
-        let entries = history.tree(&mut rng);
-        let seen = history.files(&mut rng, &entries);
+        let mut tree = Tree::random(&mut rng);
+        history.make(&tree);
+        history.change(&tree, false);
+        let seen = history.files(&mut rng, &tree);
         history.runs(&mut rng, &seen);
+        history.change(&tree, true);
+        history.move_directories(&mut rng, &mut tree);
         history.objects(&mut rng);
-        for i in 0..5 {
-            let owner = *rng.pick(&[0, 1001, 1002]);
-            let mode = *rng.pick(&[0o644, 0o600, 0o640]);
-            let name = format!("http://x.example/g{i}");
-            let rights = format!(
-                "<{name}> <urn:esker:terms/owner> {owner} ; <urn:esker:terms/group> 100 ; <urn:esker:terms/mode> \"{mode:o}\" ."
-            );
-            let seen = lets(owner, Some(100), mode, 4);
-            let mut triples = format!(
-                "<{name}#a> <http://x.example/p> 1 , 2 . <{name}#b> <http://x.example/q> \"{name}\" ."
-            );
-            // Terms that several graphs have: whichever graph is first gives them their numbers.
-            for _ in 0..4 {
-                let (s, p, o) = (rng.below(6), rng.below(3), rng.below(6));
-                let _ = write!(
-                    triples,
-                    "<http://x.example/s{s}> <http://x.example/p{p}> <http://x.example/s{o}> , \"{o}.5\"^^<http://www.w3.org/2001/XMLSchema#double> ."
-                );
-            }
-            history.graphs.push((name, rights, triples, seen));
+        history.inference = *rng.pick(&["none", "none", "rdfs", "owl-rl"]);
+        for i in 0..6 {
+            history.rdf(&mut rng, i);
         }
         history
     }
 
-    /// Directories and files; which of them the person gets at.
-    fn tree(&mut self, rng: &mut Rng) -> Vec<Entry> {
-        let mut all: Vec<Entry> = Vec::new();
-        for i in 0..34 {
-            let directories: Vec<usize> = (0..all.len()).filter(|n| all[*n].directory).collect();
-            let parent =
-                (!directories.is_empty() && rng.percent(85)).then(|| *rng.pick(&directories));
-            let directory = i < 8 || rng.percent(15);
-            let above = parent.map_or("", |p: usize| all[p].path.as_str());
-            let mode = if rng.percent(55) {
-                if directory { 0o755 } else { 0o644 }
-            } else if directory {
-                *rng.pick(&[0o700, 0o711, 0o750, 0o744, 0o705])
-            } else {
-                *rng.pick(&[0o600, 0o640, 0o604, 0o000])
-            };
-            let ending = *rng.pick(&["dat", "h5", "txt"]);
-            let path = if directory {
-                format!("{above}/dir{i}")
-            } else {
-                format!("{above}/file{i}.{ending}")
-            };
-            all.push(Entry {
-                path,
-                directory,
-                owner: *rng.pick(&[0, 1001, 1002, 1002]),
-                group: *rng.pick(&[0, 100, 200]),
-                mode,
-                parent,
-            });
+    /// A graph of RDF; the first is the default one. All share terms: whichever is first gives them their numbers.
+    fn rdf(&mut self, rng: &mut Rng, which: usize) {
+        let owner = *rng.pick(&[0, 1001, 1002]);
+        let mode = *rng.pick(&[0o644, 0o600, 0o640]);
+        let name = match which {
+            0 => String::new(),
+            n => format!("http://x.example/g{}", n - 1),
+        };
+        let subject = if which == 0 {
+            "urn:esker:default"
+        } else {
+            &name
+        };
+        let rights = format!(
+            "<{subject}> <urn:esker:terms/owner> {owner} ; <urn:esker:terms/group> 100 ; <urn:esker:terms/mode> \"{mode:o}\" ."
+        );
+        let seen = lets(owner, Some(100), mode, 4);
+        let mut triples = format!(
+            "<{subject}#a> <http://x.example/p> 1 , 2 . <{subject}#b> <http://x.example/q> \"{subject}\" ."
+        );
+        for _ in 0..4 {
+            let (s, p, o) = (rng.below(6), rng.below(3), rng.below(6));
+            let _ = write!(
+                triples,
+                "<http://x.example/s{s}> <http://x.example/p{p}> <http://x.example/s{o}> , \"{o}.5\"^^<http://www.w3.org/2001/XMLSchema#double> ; a <http://x.example/c{p}> ."
+            );
         }
-        for (i, entry) in all.iter().enumerate() {
+        // What follows from these in other graphs tells nothing of the graph that says it. The words of rights are words, too.
+        const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
+        for _ in 0..3 {
+            let (a, b) = (rng.below(3), rng.below(3));
+            let _ = match rng.below(5) {
+                0 => write!(
+                    triples,
+                    "<http://x.example/c{a}> <{RDFS}subClassOf> <http://x.example/c{b}> ."
+                ),
+                1 => write!(
+                    triples,
+                    "<http://x.example/p{a}> <{RDFS}subPropertyOf> <http://x.example/p{b}> ."
+                ),
+                2 => write!(
+                    triples,
+                    "<http://x.example/p{a}> <{RDFS}domain> <http://x.example/c{b}> ."
+                ),
+                3 => write!(
+                    triples,
+                    "<urn:esker:terms/group> <{RDFS}subPropertyOf> <urn:esker:terms/owner> ."
+                ),
+                _ => write!(
+                    triples,
+                    "<urn:esker:terms/owner> <{RDFS}domain> <http://x.example/c{b}> ."
+                ),
+            };
+        }
+        self.graphs.push((name, rights, triples, seen));
+    }
+
+    /// Makes the directories and files.
+    fn make(&mut self, tree: &Tree) {
+        let step = |path: String, make: Make| Step::Make { path, make };
+        let vault = Make::new(0o4_0700, 0, 0);
+        self.push(step(VAULT.into(), vault), true);
+        for (i, entry) in tree.0.iter().enumerate() {
             let kind = if entry.directory { 0o4_0000 } else { 0o10_0000 };
             let mut make = Make::new(kind | entry.mode, entry.owner, entry.group);
             if !entry.directory {
-                make.size = 10 + rng.below(10_000) as u64;
+                make.size = entry.size;
                 make.blocks = make.size.div_ceil(512);
             }
-            let step = |path: String, make: Make| Step::Make { path, make };
-            let instead = if gets_at(&all, i) {
-                None
-            } else {
-                // How many directories are in one, its number of links says (as `stat` does), whoever may go into it.
-                let counted = entry.directory && entry.parent.is_none_or(|p| gets_at(&all, p));
-                Some(counted.then(|| {
-                    let above = entry.parent.map_or("", |p| all[p].path.as_str());
-                    step(format!("{above}/x{i}"), Make::new(0o4_0000, 0, 0))
-                }))
+            let above = tree.directory(entry.parent);
+            // How many directories are in one, its number of links says (as `stat` does), whoever may go into it.
+            let counted = entry.directory && entry.parent.is_none_or(|p| tree.gets_at(p));
+            let instead = match tree.gets_at(i) {
+                true => None,
+                false => Some(counted.then(|| {
+                    let other = Make::new(0o4_0000, 0, 0);
+                    step(format!("{above}/x{i}"), other)
+                })),
             };
-            self.steps.push((step(entry.path.clone(), make), instead));
-            self.paths.push(entry.path.clone());
+            self.steps.push((step(tree.path(i), make), instead));
+            self.paths.push(tree.path(i));
         }
-        // When something came into a directory, it says itself, too.
-        for (i, entry) in all.iter().enumerate().filter(|(_, e)| e.directory) {
-            let path = entry.path.clone();
-            self.push(Step::Date { path }, gets_at(&all, i));
+    }
+
+    /// Moves, links and removes files; of those that move, only those that do so then.
+    fn change(&mut self, tree: &Tree, late: bool) {
+        for (i, entry) in tree.0.iter().enumerate() {
+            let (from, to) = (tree.path(i), tree.other_path(i).unwrap_or_default());
+            let hidden = format!("{VAULT}/{}", entry.name);
+            let sees = tree.gets_at(i);
+            match entry.fate {
+                Fate::Moves(_, then) if then == late => {
+                    let to = to.clone();
+                    self.push(Step::Rename { from, to }, sees);
+                }
+                Fate::Linked(place) if !late => {
+                    let link = |to: &str| Step::Link {
+                        from: from.clone(),
+                        to: to.to_owned(),
+                    };
+                    // How many names a file has, it says itself, whoever may see these.
+                    let to_less = if tree.enters(place) { &to } else { &hidden };
+                    let instead = sees.then(|| link(to_less));
+                    self.steps.push((link(&to), Some(instead)));
+                }
+                Fate::Unlinked if late => self.push(Step::Unlink { path: from }, sees),
+                _ => continue,
+            }
+            if !to.is_empty() {
+                self.vertices.push(format!("file:{to}"));
+                self.paths.push(to);
+            }
         }
-        all
+    }
+
+    /// Gives some directories other names where they are; then each says when something came into it, whatever that was.
+    fn move_directories(&mut self, rng: &mut Rng, tree: &mut Tree) {
+        for i in tree.directories().collect::<Vec<_>>() {
+            let from = tree.path(i);
+            if rng.percent(20) {
+                tree.0[i].name = format!("moved{i}");
+                let to = tree.path(i);
+                self.vertices.push(format!("directory:{to}"));
+                self.paths.push(to.clone());
+                self.push(Step::Rename { from, to }, tree.gets_at(i));
+            }
+        }
+        for i in tree.directories() {
+            let path = tree.path(i);
+            self.push(Step::Date { path }, tree.gets_at(i));
+        }
+        for path in ["/", VAULT] {
+            self.push(Step::Date { path: path.into() }, true);
+        }
     }
 
     /// Vertices of some of the files; the names of those that the person sees, and of the others.
-    fn files(&mut self, rng: &mut Rng, entries: &[Entry]) -> Vec<(String, bool)> {
+    fn files(&mut self, rng: &mut Rng, tree: &Tree) -> Vec<(String, bool)> {
         let mut known = Vec::new();
-        for (i, entry) in entries.iter().enumerate() {
+        for (i, entry) in tree.0.iter().enumerate() {
             let kind = if entry.directory { "directory" } else { "file" };
-            let name = format!("{kind}:{}", entry.path);
+            let path = match entry.fate {
+                Fate::Moves(_, false) => tree.other_path(i).unwrap_or_default(),
+                _ => tree.path(i),
+            };
+            let mut name = format!("{kind}:{path}");
             self.vertices.push(name.clone());
-            let spoken = rng.percent(75);
-            let seen = gets_at(entries, i)
-                && lets(entry.owner.into(), Some(entry.group.into()), entry.mode, 4);
-            if !spoken {
+            let seen = tree.reads(i);
+            if !rng.percent(75) {
                 continue;
+            }
+            if let (Fate::Linked(_), false) = (entry.fate, tree.first_seen(i)) {
+                name = format!("{kind}:{}", tree.other_path(i).unwrap_or_default());
             }
             let tags = some_tags(rng, "file");
             self.push(
@@ -308,18 +529,6 @@ impl History {
             self.push(Step::Delete { identity }, seen);
         }
     }
-}
-
-pub(super) fn gets_at(all: &[Entry], which: usize) -> bool {
-    let mut next = all[which].parent;
-    while let Some(place) = next {
-        let entry = &all[place];
-        if !lets(entry.owner.into(), Some(entry.group.into()), entry.mode, 1) {
-            return false;
-        }
-        next = entry.parent;
-    }
-    true
 }
 
 pub(super) fn some_tags(rng: &mut Rng, of: &str) -> Properties {

@@ -146,6 +146,8 @@ pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)
     get("runs/diff", &[("a", "job:1"), ("b", "job:2")]);
     get("rdf/stats", &[]);
     get("rdf/dump", &[("format", "nq")]);
+    get("rdf/dump", &[("format", "nq"), ("inferred", "true")]);
+    get("rdf/dump", &[("graph", "default"), ("format", "nt")]);
     let own = [
         "urn:esker:rights",
         "urn:esker:meta",
@@ -155,6 +157,7 @@ pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)
         .graphs
         .iter()
         .map(|g| g.0.as_str())
+        .filter(|name| !name.is_empty())
         .chain(own)
         .collect();
     for graph in &graphs {
@@ -172,6 +175,7 @@ pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)
         "SELECT ?p (COUNT(*) AS ?n) { GRAPH <urn:esker:meta> { ?s ?p ?o } } GROUP BY ?p",
         "ASK { GRAPH ?g { ?s <http://x.example/q> 'http://x.example/g1' } }",
         "SELECT * { GRAPH ?g { ?s <http://x.example/p> ?o . ?s ?q 2 } }",
+        "SELECT ?g ?s ?c { GRAPH ?g { ?s a ?c ; ?p ?o } }",
         "DESCRIBE <http://x.example/g1#b> FROM <http://x.example/g1>",
         "SELECT * { GRAPH ?g { ?s ?p ?o } } LIMIT 5",
         "SELECT DISTINCT ?s { GRAPH ?g { ?s ?p ?o } } ORDER BY ?p OFFSET 2 LIMIT 3",

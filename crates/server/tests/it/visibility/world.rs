@@ -1,7 +1,7 @@
 //! Servers over databases in which a history happened.
 
 use super::history::{BEGIN, History, STEP, Step};
-use crate::common::{http_by_token, settings};
+use crate::common::{http, http_by_token, settings};
 use esker::{Database, OpenOptions};
 use esker_access::token::Opens;
 use esker_access::{Role, grants};
@@ -47,6 +47,20 @@ pub(super) fn play(engine: &Engine, step: &Step) {
     };
     match step {
         Step::Make { path, make } => return change(Change::Make(path_of(path), make.clone())),
+        Step::Rename { from, to } => {
+            return change(Change::Rename {
+                from: path_of(from),
+                to: path_of(to),
+                no_replace: true,
+            });
+        }
+        Step::Link { from, to } => {
+            return change(Change::Link {
+                from: path_of(from),
+                to: path_of(to),
+            });
+        }
+        Step::Unlink { path } => return change(Change::Unlink(path_of(path))),
         Step::Date { path } => {
             let time = i64::try_from(BEGIN * 1_000_000).unwrap();
             return change(Change::Set {
@@ -138,11 +152,16 @@ impl World {
         };
         for (name, rights, triples, seen) in &history.graphs {
             if whole || *seen {
+                let data = match name.as_str() {
+                    "" => triples.clone(),
+                    name => format!("GRAPH <{name}> {{ {triples} }}"),
+                };
                 world.update(&format!(
-                    "INSERT DATA {{ GRAPH <{name}> {{ {triples} }} GRAPH <urn:esker:rights> {{ {rights} }} }}"
+                    "INSERT DATA {{ {data} GRAPH <urn:esker:rights> {{ {rights} }} }}"
                 ));
             }
         }
+        world.infer(history.inference);
         world
     }
 
@@ -202,6 +221,16 @@ impl World {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+    }
+
+    /// Infers by these rules from all that is there.
+    fn infer(&self, rules: &str) {
+        let triple = "<http://x.example/s0> <http://x.example/p0> <http://x.example/s1> <http://x.example/all> .\n";
+        let length = triple.len();
+        let body = format!("{{\"name\":\"x\",\"format\":\"nq\",\"bytes\":{length}}}\n{triple}");
+        let url = format!("/api/v1/rdf/load?infer={rules}");
+        let (status, _, answer) = http(self.at(), "POST", &url, &body);
+        assert_eq!(status, 200, "{answer}");
     }
 
     pub(super) fn open(&self) -> Database {
