@@ -19,6 +19,11 @@ build: ## the release binary, target/release/esker (no RocksDB)
 	@scripts/setup.sh build
 	cargo build --release --locked --bin esker
 
+.PHONY: release
+release: ## the command as it is installed, target/dist/esker: optimised across crates, its symbols beside it
+	@scripts/setup.sh build
+	scripts/release.sh
+
 .PHONY: install-fs
 install-fs: setup ## libesker_fs, its header and pkg-config file, below PREFIX (/usr/local)
 	scripts/install-fs.sh "$(or $(PREFIX),/usr/local)"
@@ -26,7 +31,7 @@ install-fs: setup ## libesker_fs, its header and pkg-config file, below PREFIX (
 demo: ## import real Darshan logs and show where a result came from
 	@scripts/setup.sh build
 	@crates/import/tests/fetch-darshan.sh --logs-only
-	# Compiled fast rather than to be fast, and without the workers of SPARQL: half of the processor time of `make build`.
+	# Not optimised, and without the workers of SPARQL: an eighth of the processor time of `make build`.
 	cargo build --profile demo --locked --bin esker --no-default-features
 	@scripts/demo.sh $(DEMO)
 
@@ -43,8 +48,8 @@ origin-servers: setup
 slurm: setup
 	@crates/cli/tests/fetch-slurm.sh
 
-test: setup darshan-logs origin-servers slurm ## every test that fits into minutes
-	scripts/test.py
+test: setup darshan-logs origin-servers slurm ## every test that fits into minutes; TEST=--changed leaves out what passed before with the same inputs
+	scripts/test.py $(TEST)
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
 	cargo build --locked --release --bin esker

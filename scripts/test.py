@@ -5,12 +5,16 @@ Builds all tests and the command in one call of cargo, so that each dependency i
 doc comments and the scripts `scripts/check-*.sh`. What a program that fails has printed is shown whole, of the others only what they skipped.
 All output is kept in `target/test/NAME.log`. The exit code is 1 if anything failed.
 
-    scripts/test.py [--jobs N] [--only TEXT]... [--no-scripts]
+With `--changed`, what passed before with the same inputs is not run again: the same bytes of the test program and of the command, the same files of this
+checkout other than Rust's sources, and the same variables `ESKER_*` and `PROPTEST_*`. What was passed stands in `test-passed` of Cargo's target folder.
+
+    scripts/test.py [--jobs N] [--only TEXT]... [--no-scripts] [--changed]
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -41,6 +45,9 @@ SCRIPTS = [
     "mcp",
     "docs",
 ]
+# What reads Rust's sources when it runs, or builds from them.
+READ_SOURCES = {"testkit/tidy", "doc-tests", "check-python", "check-notebooks", "check-fsspec", "check-packaging"}
+PASSED = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "test-passed"
 LIBTEST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 PYTEST = re.compile(r"^(?:=+ )?((?:\d+ (?:passed|failed|skipped|xfailed|errors?|deselected|warnings?)(?:, )?)+) in [\d.]+s", re.MULTILINE)
 SKIPPED = re.compile(r"^skipped: .*", re.MULTILINE)
@@ -62,9 +69,26 @@ class Job:
     skipped: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     """Of tests that failed, where the program tells them."""
+    before: bool = False
+    """Whether it passed before, with the same inputs, and was not run again."""
 
-    def run(self) -> None:
+    def run(self, inputs: Inputs | None, changed: bool) -> None:
         LOGS.mkdir(parents=True, exist_ok=True)
+        record = PASSED / f"{self.name.replace('/', '-')}.json"
+        key = inputs.key(self) if inputs else None
+        if key and changed and record.exists():
+            known = json.loads(record.read_text())
+            if known["key"] == key:
+                self.status, self.passed, self.skipped, self.before = 0, known["passed"], known["skipped"], True
+                return
+        self.execute()
+        if key and self.status == 0:
+            PASSED.mkdir(parents=True, exist_ok=True)
+            record.write_text(json.dumps({"key": key, "passed": self.passed, "skipped": self.skipped}))
+        elif record.exists():
+            record.unlink()
+
+    def execute(self) -> None:
         began = time.monotonic()
         path = LOGS / f"{self.name.replace('/', '-')}.log"
         with path.open("wb") as log:
@@ -105,6 +129,44 @@ class Job:
             self.passed = 1
 
 
+class Inputs:
+    """What a test's outcome follows from."""
+
+    def __init__(self, command: Path) -> None:
+        self.command = digest(command)
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE, check=True
+        )
+        sources, others = hashlib.sha256(), hashlib.sha256()
+        for name in sorted(listed.stdout.split(b"\0")):
+            path = ROOT / os.fsdecode(name)
+            if path.is_file():
+                kind = sources if path.suffix == ".rs" else others
+                kind.update(name + b"\0" + digest(path).encode())
+        named = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(("ESKER_", "PROPTEST_")))
+        others.update("\0".join(named).encode())
+        self.sources, self.others = sources.hexdigest(), others.hexdigest()
+
+    def key(self, job: Job) -> str:
+        """Equal for equal inputs."""
+        parts = [self.others, *job.command[1:]]
+        program = Path(job.command[0])
+        script = job.name.startswith("check-")
+        if program.is_absolute():
+            parts.append(digest(program))
+        if script or job.name in READ_SOURCES:
+            parts.append(self.sources if job.name in READ_SOURCES else "")
+        # A program that names the variable runs the command.
+        if script or (program.is_absolute() and b"ESKER_BIN" in program.read_bytes()):
+            parts.append(self.command)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 running: dict[str, subprocess.Popen[bytes]] = {}
 
 
@@ -133,7 +195,7 @@ def build() -> tuple[list[Job], Path]:
     return jobs, command
 
 
-def work(queues: list[list[Job]], done: list[Job], total: int, lock: threading.Lock) -> None:
+def work(queues: list[list[Job]], done: list[Job], total: int, lock: threading.Lock, inputs: Inputs | None, changed: bool) -> None:
     """Runs jobs of the first queue, then of the others."""
     for queue in queues:
         while True:
@@ -141,14 +203,14 @@ def work(queues: list[list[Job]], done: list[Job], total: int, lock: threading.L
                 if not queue or interrupted.is_set():
                     break
                 job = queue.pop(0)
-            job.run()
+            job.run(inputs, changed)
             with lock:
                 done.append(job)
                 report(job, len(done), total)
 
 
 def report(job: Job, number: int, total: int) -> None:
-    word = "ok" if job.status == 0 else f"FAILED ({job.status})"
+    word = "as before" if job.before else "ok" if job.status == 0 else f"FAILED ({job.status})"
     print(f"[{number}/{total}] {job.name}: {job.passed} passed, {job.seconds:.0f} s: {word}", flush=True)
     if job.status:
         log = LOGS / f"{job.name.replace('/', '-')}.log"
@@ -182,7 +244,9 @@ def summary(done: list[Job]) -> int:
     for reason, count in sorted(reasons.items()):
         print(f"{count} × {reason}")
     passed, failed = sum(job.passed for job in done), sum(job.failed for job in done)
-    print(f"{passed} passed, {failed} failed, {sum(reasons.values())} skipped")
+    before = sum(job.passed for job in done if job.before)
+    same = f" ({before} of them before, with the same inputs)" if before else ""
+    print(f"{passed} passed{same}, {failed} failed, {sum(reasons.values())} skipped")
     return 1 if failed else 0
 
 
@@ -203,10 +267,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="programs that run side by side [2]")
     parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="run what has this in its name")
     parser.add_argument("--no-scripts", action="store_true", help="run the test programs alone")
+    parser.add_argument("--changed", action="store_true", help="leave out what passed before with the same inputs")
     options = parser.parse_args()
     began = time.monotonic()
     programs, command = build()
     print(f"built in {time.monotonic() - began:.0f} s", flush=True)
+    # A source archive is no checkout: there everything runs.
+    inputs = Inputs(command) if (ROOT / ".git").exists() else None
     os.environ["ESKER_BIN"] = str(command)
     programs.append(Job("doc-tests", ["cargo", "test", "--locked", "--quiet", "--doc"], ROOT))
     scripts = [] if options.no_scripts else [Job(f"check-{name}", [f"scripts/check-{name}.sh"], ROOT) for name in SCRIPTS]
@@ -221,7 +288,7 @@ def main() -> int:
     done: list[Job] = []
     lock, total = threading.Lock(), len(programs) + len(scripts)
     orders = [[scripts, programs] if scripts and lane == 0 else [programs] for lane in range(options.jobs)]
-    lanes = [threading.Thread(target=work, args=(order, done, total, lock)) for order in orders]
+    lanes = [threading.Thread(target=work, args=(order, done, total, lock, inputs, options.changed)) for order in orders]
     for lane in lanes:
         lane.start()
     for lane in lanes:
