@@ -1,4 +1,4 @@
-//! The RDF door: data in memory, an image and a log of it in the database's folder.
+//! RDF data in memory, with an image and a log in the database's folder.
 
 pub(crate) mod disk;
 mod live;
