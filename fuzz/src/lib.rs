@@ -84,7 +84,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     fn folder(name: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+        std::path::absolute(".").unwrap().join(name)
     }
 
     fn names(path: &Path) -> BTreeSet<String> {

@@ -192,7 +192,7 @@ impl Work<'_> {
                     };
                     changes.push((quad, true));
                 }
-                self.change(&changes)?;
+                self.change(&changes);
             }
             Operation::DeleteData { data } => {
                 let mut changes = Vec::with_capacity(data.len());
@@ -211,7 +211,7 @@ impl Work<'_> {
                     })();
                     changes.extend(quad.map(|q| (q, false)));
                 }
-                self.change(&changes)?;
+                self.change(&changes);
             }
             Operation::DeleteInsert {
                 delete,
@@ -316,7 +316,7 @@ impl Work<'_> {
             .try_for_each(|graph| self.check_target(graph.map(Term::from).as_ref()))
     }
 
-    fn change(&mut self, changes: &[(Quad, bool)]) -> Result<()> {
+    fn change(&mut self, changes: &[(Quad, bool)]) {
         // Only what changes something is kept for the log.
         let there = |q: &Quad| self.out.data.is_asserted(q);
         let kept: Vec<(Quad, bool)> = if changes.len() == 1 {
@@ -338,7 +338,6 @@ impl Work<'_> {
                 Change::Remove(q)
             }
         }));
-        Ok(())
     }
 
     fn delete_insert(
@@ -465,7 +464,8 @@ impl Work<'_> {
             }
             changes.push((q, true));
         }
-        self.change(&changes)
+        self.change(&changes);
+        Ok(())
     }
 
     fn load(&mut self, iri: &str, graph: Option<&str>, fetch: &mut Fetch<'_>) -> Result<()> {
@@ -497,7 +497,8 @@ impl Work<'_> {
             let [s, p, o, g] = ids;
             changes.push((Quad { s, p, o, g }, true));
         }
-        self.change(&changes)
+        self.change(&changes);
+        Ok(())
     }
 
     /// A graph that is not there is as good as empty: empty graphs are not kept, so somebody may have created it.

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
+    std::path::absolute("../..")
+        .unwrap()
         .canonicalize()
         .unwrap()
 }

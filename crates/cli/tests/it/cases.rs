@@ -31,7 +31,7 @@ struct Case {
 }
 
 fn cases_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/cases/cli")
+    std::path::absolute("../../testdata/cases/cli").unwrap()
 }
 
 fn parse(text: &str) -> Case {
@@ -106,7 +106,7 @@ fn run_text(command: &str, folder: &Path) -> String {
 /// Where the logs of the `darshan` wheel lie (`crates/import/tests/fetch-darshan.sh` fetches them).
 pub(crate) fn darshan_logs() -> Option<PathBuf> {
     let folder = std::env::var_os("ESKER_DARSHAN_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/darshan"),
+        || std::path::absolute("../../target/darshan").unwrap(),
         PathBuf::from,
     );
     let logs = folder.join("logs");

@@ -14,7 +14,7 @@ const JOB_MAX: &str = "600";
 
 /// Where Debian's Slurm was unpacked (`crates/cli/tests/fetch-slurm.sh`).
 fn unpacked() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::path::absolute(".").unwrap();
     let folder = std::env::var_os("ESKER_SLURM_DIR")
         .map_or_else(|| here.join("../../target/slurm"), PathBuf::from);
     let fetched = Command::new(here.join("tests/fetch-slurm.sh"))
@@ -281,7 +281,7 @@ fn a_job_brings_its_cluster() {
 fn the_batch_script_that_is_handed_out_works() {
     let dir = tempfile::tempdir().unwrap();
     let slurm = Slurm::start(dir.path(), 2, 29);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/slurm/esker.sbatch");
+    let script = std::path::absolute("../../packaging/slurm/esker.sbatch").unwrap();
     let script = fs::canonicalize(script).unwrap();
     let work = "set -e\nesker put $ESKER_TARGET file:/a size=3\nesker get $ESKER_TARGET file:/a --format json\n";
     fs::write(dir.path().join("work.sh"), work).unwrap();

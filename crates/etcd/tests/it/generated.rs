@@ -1,14 +1,12 @@
 //! The code that is generated from `proto/etcd.proto` is committed, so that no build needs `protoc`. `UPDATE_PROTO=1` writes it anew.
 
-use std::path::Path;
-
 const HEADER: &str = "\
 //! Generated from `proto/etcd.proto` by `UPDATE_PROTO=1 cargo test -p esker-etcd --test it generated`.
 
 ";
 
 fn generate() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let root = std::path::absolute("proto").unwrap();
     let files = protox::compile(["etcd.proto"], [&root]).unwrap();
     let out = tempfile::tempdir().unwrap();
     tonic_prost_build::configure()
@@ -24,7 +22,7 @@ fn generate() -> String {
 
 #[test]
 fn generated_code_is_fresh() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated/etcdserverpb.rs");
+    let path = std::path::absolute("src/generated/etcdserverpb.rs").unwrap();
     let code = generate();
     if std::env::var_os("UPDATE_PROTO").is_some() {
         std::fs::write(&path, &code).unwrap();

@@ -1,10 +1,10 @@
 //! Where tests find etcd: Debian's package, fetched when it is missing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 pub(crate) fn program() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = std::path::absolute("../..").unwrap();
     let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR")
         .map_or_else(|| root.join("target/ftp-servers"), PathBuf::from);
     let etcd = folder.join("etcd-server/usr/bin/etcd");

@@ -93,7 +93,7 @@ impl Scratch {
 
     /// Compiles a C program of this folder against the header and the library.
     pub(crate) fn compile(&self, name: &str) -> PathBuf {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let here = std::path::absolute(".").unwrap();
         let libraries = libraries();
         let program = self.path(name);
         let out = Command::new("cc")

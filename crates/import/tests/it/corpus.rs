@@ -1,6 +1,6 @@
 //! Where the Darshan logs lie that these tests read: see `tests/fetch-darshan.sh`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A part of the folder that `tests/fetch-darshan.sh` fills.
 #[expect(
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 )]
 fn part(name: &str) -> PathBuf {
     let folder = std::env::var_os("ESKER_DARSHAN_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/darshan"),
+        || std::path::absolute("../../target/darshan").unwrap(),
         PathBuf::from,
     );
     let part = folder.join(name);

@@ -103,10 +103,7 @@ fn every_number_is_pydarshans() {
     let mut logs = corpus::logs();
     logs.extend(corpus::more_logs());
     let output = Command::new(corpus::oracle())
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/oracle/pydarshan_dump.py"
-        ))
+        .arg(std::path::absolute("tests/oracle/pydarshan_dump.py").unwrap())
         .args(logs.iter().map(|(path, _)| path))
         .output()
         .expect("the oracle's Python; run crates/import/tests/fetch-darshan.sh");

@@ -7,12 +7,12 @@ use esker_model::Traversal;
 use esker_model::traversal::Filter;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const SEPARATOR: &str = "\n----\n";
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/cases/traversal-syntax")
+    std::path::absolute("../../testdata/cases/traversal-syntax").unwrap()
 }
 
 /// What a case must show.

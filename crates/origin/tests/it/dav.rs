@@ -156,9 +156,9 @@ async fn with_tls(protocol: &'static [u8]) -> u16 {
     use hyper_util::rt::{TokioExecutor, TokioIo};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/tests/it/tls/");
-    let certificates = CertificateDer::pem_file_iter(format!("{folder}server.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(format!("{folder}server.key")).unwrap();
+    let folder = std::path::absolute("../server/tests/it/tls/").unwrap();
+    let certificates = CertificateDer::pem_file_iter(folder.join("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -234,10 +234,7 @@ async fn tls_is_checked_and_http_2_is_one_connection() {
         (b"h2", "other.pem", "UnknownIssuer"),
     ] {
         let port = with_tls(protocol).await;
-        let trusted = format!(
-            "{}/../server/tests/it/tls/{trusted}",
-            env!("CARGO_MANIFEST_DIR")
-        );
+        let trusted = std::path::absolute(format!("../server/tests/it/tls/{trusted}")).unwrap();
         let child = tokio::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--ignored", "--nocapture", "dav::asks_over_tls"])
             .env("SSL_CERT_FILE", trusted)

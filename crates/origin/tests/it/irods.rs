@@ -25,17 +25,17 @@ fn serve_at(
 ) -> Running {
     let mut command = Command::new(program("python"));
     command
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/it/irods_responder.py"
-        ))
+        .arg(std::path::absolute("tests/it/irods_responder.py").unwrap())
         .arg(port.to_string())
         .args([root, scratch])
         .args([version, policy, odd]);
     Running::start(&mut command, port)
 }
 
-const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/tests/it/tls");
+fn certificates() -> String {
+    let folder = std::path::absolute("../server/tests/it/tls").unwrap();
+    folder.display().to_string()
+}
 
 fn pool(server: &Running, password: &str) -> Pool {
     pool_with(server, password, |irods| irods)
@@ -139,8 +139,8 @@ async fn listings_leave_no_queries_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pythons_client_takes_the_responder_for_a_server() {
     let tree = Tree::plain(&[]);
-    let tls = format!("tls:{CERTIFICATES}");
-    let trusted = format!("{CERTIFICATES}/ca.pem");
+    let tls = format!("tls:{}", certificates());
+    let trusted = format!("{}/ca.pem", certificates());
     for (version, policy, odd, trusted) in [
         ("4.2.11", EITHER, "", ""),
         ("4.3.4", EITHER, "", ""),
@@ -149,10 +149,7 @@ async fn pythons_client_takes_the_responder_for_a_server() {
         let scratch = tempfile::tempdir().unwrap();
         let server = serve(tree.root(), scratch.path(), version, policy, odd);
         let client = Command::new(program("python"))
-            .arg(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/tests/it/irods_client.py"
-            ))
+            .arg(std::path::absolute("tests/it/irods_client.py").unwrap())
             .arg(server.port.to_string())
             .arg(tree.root())
             .arg(trusted)
@@ -183,7 +180,7 @@ async fn pythons_client_takes_the_responder_for_a_server() {
 async fn certificates_are_checked() {
     let tree = Tree::plain(&[]);
     let scratch = tempfile::tempdir().unwrap();
-    let tls = format!("tls:{CERTIFICATES}");
+    let tls = format!("tls:{}", certificates());
     let server = serve(
         tree.root(),
         scratch.path(),
@@ -192,7 +189,7 @@ async fn certificates_are_checked() {
         &tls,
     );
     // Demanded by the server; this machine does not trust it, and neither does who trusts another.
-    let other = format!("{CERTIFICATES}/other.pem");
+    let other = format!("{}/other.pem", certificates());
     for pool in [
         pool(&server, WORD),
         pool_with(&server, WORD, |i| i.with_tls(Some(other.clone().into()))),

@@ -3,7 +3,7 @@
 use esker_origin::Settings;
 use esker_testkit::wait::{HANG, eventually};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -28,7 +28,7 @@ pub(crate) fn wait_for(port: u16) {
 
 /// A program of the virtual environment that `tests/fetch-servers.sh` makes.
 pub(crate) fn program(name: &str) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::path::absolute(".").unwrap();
     let folder = std::env::var_os("ESKER_ORIGIN_SERVERS_DIR")
         .map_or_else(|| here.join("../../target/origin-servers"), PathBuf::from);
     let path = folder.join("venv/bin").join(name);

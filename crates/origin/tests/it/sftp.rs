@@ -133,10 +133,10 @@ fn site(pool: Pool, tree: &Tree) -> Site {
     }
 }
 
-const RELAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/relay.py");
-
 fn relayed() -> String {
-    format!("/usr/bin/env python3 {RELAY} DIR /usr/lib/openssh/sftp-server")
+    let relay = std::path::absolute("tests/it/relay.py").unwrap();
+    let relay = relay.display();
+    format!("/usr/bin/env python3 {relay} DIR /usr/lib/openssh/sftp-server")
 }
 
 fn one() -> Settings {

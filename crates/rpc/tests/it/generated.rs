@@ -1,15 +1,13 @@
 //! The code that is generated from `proto/` is committed, so that nobody needs a compiler for it. `UPDATE_PROTO=1`
 //! writes it anew.
 
-use std::path::Path;
-
 const HEADER: &str = "\
 //! Generated from `proto/esker/v1/*.proto` by `UPDATE_PROTO=1 cargo test -p esker-rpc --test it generated`.
 
 ";
 
 fn generate() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let root = std::path::absolute("proto").unwrap();
     let protos = [
         "esker/v1/access.proto",
         "esker/v1/esker.proto",
@@ -34,7 +32,7 @@ fn generate() -> String {
 
 #[test]
 fn generated_code_is_fresh() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated/esker.v1.rs");
+    let path = std::path::absolute("src/generated/esker.v1.rs").unwrap();
     let code = generate();
     if std::env::var_os("UPDATE_PROTO").is_some() {
         std::fs::write(&path, &code).unwrap();

@@ -5,12 +5,10 @@ use esker::OpenOptions;
 use esker_model::GraphRead as _;
 use esker_server::Settings;
 use esker_server::settings::Tls;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/it/tls")
-        .join(name)
+    std::path::absolute("tests/it/tls").unwrap().join(name)
 }
 
 fn served() -> Served {

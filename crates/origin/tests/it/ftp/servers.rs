@@ -49,7 +49,7 @@ pub(super) struct Server {
 fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let here = std::path::absolute(".").unwrap();
         let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR").map(PathBuf::from);
         let folder = folder.unwrap_or_else(|| here.join("../../target/ftp-servers"));
         let fetched = Command::new(here.join("tests/fetch-ftp-servers.sh"))

@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 /// When the histories begin, in milliseconds since 1970, and how much later each step is.
 pub(super) const BEGIN: u64 = 1_750_000_000_000;
 pub(super) const STEP: u64 = 1_000;
+const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
+
 pub(super) fn person() -> Asker {
     Asker {
         uid: 1001,
@@ -170,9 +172,10 @@ impl Tree {
     /// Where it is made.
     fn path(&self, which: usize) -> String {
         let entry = &self.0[which];
-        let above = match entry.vault {
-            true => VAULT.to_owned(),
-            false => self.directory(entry.parent),
+        let above = if entry.vault {
+            VAULT.to_owned()
+        } else {
+            self.directory(entry.parent)
         };
         format!("{above}/{}", entry.name)
     }
@@ -292,7 +295,6 @@ impl History {
             );
         }
         // What follows from these in other graphs tells nothing of the graph that says it. The words of rights are words, too.
-        const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
         for _ in 0..3 {
             let (a, b) = (rng.below(3), rng.below(3));
             let _ = match rng.below(5) {
@@ -336,13 +338,12 @@ impl History {
             let above = tree.directory(entry.parent);
             // How many directories are in one, its number of links says (as `stat` does), whoever may go into it.
             let counted = entry.directory && entry.parent.is_none_or(|p| tree.gets_at(p));
-            let instead = match tree.gets_at(i) {
-                true => None,
-                false => Some(counted.then(|| {
+            let instead = (!tree.gets_at(i)).then(|| {
+                counted.then(|| {
                     let other = Make::new(0o4_0000, 0, 0);
                     step(format!("{above}/x{i}"), other)
-                })),
-            };
+                })
+            });
             self.steps.push((step(tree.path(i), make), instead));
             self.paths.push(tree.path(i));
         }
