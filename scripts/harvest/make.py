@@ -121,12 +121,12 @@ def broken(folder):
     (folder / "empty.nc").write_bytes(b"")
     (folder / "noise.nc").write_bytes(b"CDF\x01" + os.urandom(400))
     os.mkfifo(folder / "pipe.fits")
-    # Its second header lies behind 16 GiB of zeros, which have to be unpacked to find out: 16 MiB on disk.
-    head = fits.Header([("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 1), ("NAXIS1", 16 << 30), ("EXTEND", True)])
+    # Its second header lies behind 64 GiB of zeros, which have to be unpacked to find out: 64 MiB on disk.
+    head = fits.Header([("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 1), ("NAXIS1", 64 << 30), ("EXTEND", True)])
     zeros = gzip.compress(bytes(64 << 20), 9)
     with open(folder / "endless.fits.gz", "wb") as file:
         file.write(gzip.compress(head.tostring().encode()))
-        for _ in range(256):
+        for _ in range(1024):
             file.write(zeros)
 
 
