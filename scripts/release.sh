@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The command as it is installed: optimised across crates, without symbols; those lie beside it (`esker.debug`), where debuggers and backtraces look
-# for them. Takes a quarter of an hour on 2 cores: `make build` is for everything else.
+# for them. Takes three quarters of an hour on 2 cores: `make build` is for everything else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
