@@ -5,7 +5,7 @@ Builds all tests and the command in one call of cargo, so that each dependency i
 doc comments and the scripts `scripts/check-*.sh`. What a program that fails has printed is shown whole, of the others only what they skipped.
 All output is kept in `target/test/NAME.log`. The exit code is 1 if anything failed.
 
-With `--changed`, what passed before with the same inputs is not run again: the same bytes of the test program and of the command, the same files of this
+With `--changed`, what passed before with the same inputs is not run again: the same bytes of the test program, of the command and of the libraries, the same files of this
 checkout other than Rust's sources, and the same variables `ESKER_*` and `PROPTEST_*`. What was passed stands in `test-passed` of Cargo's target folder.
 
     scripts/test.py [--jobs N] [--only TEXT]... [--no-scripts] [--changed]
@@ -132,8 +132,9 @@ class Job:
 class Inputs:
     """What a test's outcome follows from."""
 
-    def __init__(self, command: Path) -> None:
+    def __init__(self, command: Path, libraries: list[Path]) -> None:
         self.command = digest(command)
+        self.libraries = "".join(digest(library) for library in sorted(libraries))
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE, check=True
         )
@@ -143,7 +144,9 @@ class Inputs:
             if path.is_file():
                 kind = sources if path.suffix == ".rs" else others
                 kind.update(name + b"\0" + digest(path).encode())
-        named = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(("ESKER_", "PROPTEST_")))
+        # Which command it is, its bytes say.
+        known = {name: value for name, value in os.environ.items() if name.startswith(("ESKER_", "PROPTEST_")) and name != "ESKER_BIN"}
+        named = sorted(f"{name}={value}" for name, value in known.items())
         others.update("\0".join(named).encode())
         self.sources, self.others = sources.hexdigest(), others.hexdigest()
 
@@ -159,6 +162,9 @@ class Inputs:
         # A program that names the variable runs the command.
         if script or (program.is_absolute() and b"ESKER_BIN" in program.read_bytes()):
             parts.append(self.command)
+        # So does one that loads the libraries for programs in C.
+        if program.is_absolute() and b"libesker_" in program.read_bytes():
+            parts.append(self.libraries)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -170,16 +176,18 @@ def digest(path: Path) -> str:
 running: dict[str, subprocess.Popen[bytes]] = {}
 
 
-def build() -> tuple[list[Job], Path]:
-    """Compiles everything; the test programs, and the command."""
+def build() -> tuple[list[Job], Path, list[Path]]:
+    """Compiles everything; the test programs, the command, and the libraries for programs in C."""
     call = ["cargo", "test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
     built = subprocess.run(call, cwd=ROOT, stdout=subprocess.PIPE, check=False)
     if built.returncode:
         sys.exit(built.returncode)
-    jobs, command = [], None
+    jobs, command, libraries = [], None, []
     for line in built.stdout.splitlines():
         message = json.loads(line)
         program = message.get("executable")
+        if message["reason"] == "compiler-artifact" and "cdylib" in message["target"]["kind"]:
+            libraries += [Path(name) for name in message["filenames"] if name.endswith(".so")]
         if message["reason"] != "compiler-artifact" or not program:
             continue
         folder = Path(message["manifest_path"]).parent
@@ -192,7 +200,7 @@ def build() -> tuple[list[Job], Path]:
             command = Path(program)
     if command is None:
         sys.exit("test: cargo has not built the command `esker`")
-    return jobs, command
+    return jobs, command, libraries
 
 
 def work(queues: list[list[Job]], done: list[Job], total: int, lock: threading.Lock, inputs: Inputs | None, changed: bool) -> None:
@@ -270,10 +278,10 @@ def main() -> int:
     parser.add_argument("--changed", action="store_true", help="leave out what passed before with the same inputs")
     options = parser.parse_args()
     began = time.monotonic()
-    programs, command = build()
+    programs, command, libraries = build()
     print(f"built in {time.monotonic() - began:.0f} s", flush=True)
     # A source archive is no checkout: there everything runs.
-    inputs = Inputs(command) if (ROOT / ".git").exists() else None
+    inputs = Inputs(command, libraries) if (ROOT / ".git").exists() else None
     os.environ["ESKER_BIN"] = str(command)
     programs.append(Job("doc-tests", ["cargo", "test", "--locked", "--quiet", "--doc"], ROOT))
     scripts = [] if options.no_scripts else [Job(f"check-{name}", [f"scripts/check-{name}.sh"], ROOT) for name in SCRIPTS]
