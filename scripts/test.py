@@ -154,16 +154,14 @@ class Inputs:
         """Equal for equal inputs."""
         parts = [self.others, *job.command[1:]]
         program = Path(job.command[0])
-        script = job.name.startswith("check-")
-        if program.is_absolute():
-            parts.append(digest(program))
-        if script or job.name in READ_SOURCES:
-            parts.append(self.sources if job.name in READ_SOURCES else "")
-        # A program that names the variable runs the command.
-        if script or (program.is_absolute() and b"ESKER_BIN" in program.read_bytes()):
+        content = program.read_bytes() if program.is_absolute() else b""
+        parts.append(hashlib.sha256(content).hexdigest())
+        if job.name in READ_SOURCES:
+            parts.append(self.sources)
+        # A program that names the variable runs the command, one that names the libraries loads them.
+        if job.name.startswith("check-") or b"ESKER_BIN" in content:
             parts.append(self.command)
-        # So does one that loads the libraries for programs in C.
-        if program.is_absolute() and b"libesker_" in program.read_bytes():
+        if b"libesker_" in content:
             parts.append(self.libraries)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

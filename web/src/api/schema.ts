@@ -6989,7 +6989,12 @@ export interface operations {
     };
     rdf_stats: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7197,7 +7202,12 @@ export interface operations {
     };
     rdf_checkpoint: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7253,7 +7263,12 @@ export interface operations {
     };
     rdf_drop: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

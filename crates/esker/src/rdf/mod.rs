@@ -26,7 +26,7 @@ use esker_rdf::{
 };
 use esker_rpc::Address;
 use meta::{Meta, Wanted};
-use rights::Bound;
+use rights::AskerGuard;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -167,8 +167,7 @@ impl Database {
         let Some(asker) = self.asker() else {
             return Ok(data);
         };
-        let memory = MEMORY;
-        let data = rights::readable((*data).clone(), Some(asker), Limits { memory, stop });
+        let data = rights::readable((*data).clone(), Some(asker), stop);
         data.map(Arc::new).map_err(error)
     }
 
@@ -276,8 +275,7 @@ impl Rdf {
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
         let asker = self.database.as_ref().and_then(Database::asker);
-        let memory = MEMORY;
-        rights::readable(data, asker, Limits { memory, stop }).map_err(error)
+        rights::readable(data, asker, stop).map_err(error)
     }
 
     /// Where it lies.
@@ -314,13 +312,13 @@ impl Rdf {
             wanted = Wanted::of_update(&update, graphs)?;
         }
         let asker = self.database.as_ref().and_then(Database::asker).cloned();
-        let bound = asker.as_ref().map(|asker| Bound {
+        let guard = asker.as_ref().map(|asker| AskerGuard {
             asker,
             stop: options.stop,
         });
         let options = Options {
             derived: meta::GRAPH,
-            guard: bound.as_ref().map(|bound| bound as &dyn Guard),
+            guard: guard.as_ref().map(|guard| guard as &dyn Guard),
             ..options.clone()
         };
         if !wanted.is_empty() {

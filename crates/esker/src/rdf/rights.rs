@@ -46,7 +46,7 @@ impl<'d> Rights<'d> {
         Some(Self {
             data,
             asker,
-            graph: find(RIGHTS).and_then(|g| Some((g, data.asserted_graph(g)?))),
+            graph: find(RIGHTS).and_then(|g| Some((g, Arc::clone(data.graph(g)?)))),
             default: find(DEFAULT),
             owner: word("owner"),
             group: word("group"),
@@ -57,8 +57,10 @@ impl<'d> Rights<'d> {
     /// What is said of a graph by one word.
     fn said(&self, g: Id, word: Option<Id>) -> Option<Id> {
         let subject = if g == UNBOUND { self.default? } else { g };
-        let (_, graph) = self.graph.as_ref()?;
-        graph.index(word?)?.so.get(subject).first().copied()
+        let (rights, graph) = self.graph.as_ref()?;
+        let (word, inferred) = (word?, self.data.inferred_graph(*rights));
+        let mut said = graph.index(word)?.so.get(subject).iter().copied();
+        said.find(|o| !inferred.is_some_and(|i| i.contains(subject, word, *o)))
     }
 
     fn number(&self, g: Id, word: Option<Id>) -> Option<i64> {
@@ -102,7 +104,8 @@ impl<'d> Rights<'d> {
 
     /// The rights that they may read, if that is not all: not those of graphs that they may not read, which would name these.
     fn shown(&self) -> Option<(Id, Arc<Graph>)> {
-        let (rights, graph) = self.graph.as_ref()?;
+        let (rights, _) = self.graph.as_ref()?;
+        let graph = self.data.asserted_graph(*rights)?;
         let mut pairs = BTreeMap::<Id, Vec<u64>>::new();
         for (s, p, o) in graph.triples() {
             let of = if Some(s) == self.default { UNBOUND } else { s };
@@ -154,33 +157,30 @@ impl<'d> Rights<'d> {
 pub(crate) fn readable(
     mut data: Dataset,
     asker: Option<&Asker>,
-    limits: Limits<'_>,
+    stop: &(dyn Fn() -> Option<&'static str> + Sync),
 ) -> esker_rdf::Result<Dataset> {
     if let Some((hidden, shown)) = Rights::of(&data, asker).map(|r| (r.hidden(), r.shown())) {
-        data.hide(&hidden, shown.into_iter().collect(), GRAPH, limits)?;
+        let memory = MEMORY;
+        data.hide(&hidden, shown, GRAPH, Limits { memory, stop })?;
     }
     Ok(data)
 }
 
 /// Somebody's rights, as updates ask for them.
-pub(crate) struct Bound<'a> {
+pub(crate) struct AskerGuard<'a> {
     pub(crate) asker: &'a Asker,
     pub(crate) stop: &'a (dyn Fn() -> Option<&'static str> + Sync),
 }
 
-impl fmt::Debug for Bound<'_> {
+impl fmt::Debug for AskerGuard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.asker.fmt(f)
     }
 }
 
-impl Guard for Bound<'_> {
+impl Guard for AskerGuard<'_> {
     fn view(&self, data: &Dataset) -> esker_rdf::Result<Dataset> {
-        let limits = Limits {
-            memory: MEMORY,
-            stop: self.stop,
-        };
-        readable(data.clone(), Some(self.asker), limits)
+        readable(data.clone(), Some(self.asker), self.stop)
     }
 
     fn check_change(&self, data: &Dataset, graph: Option<&Term>) -> esker_rdf::Result<()> {

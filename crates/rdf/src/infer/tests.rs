@@ -534,7 +534,7 @@ fn nothing_follows_from_what_is_hidden() {
         // The second time what was closed is known, the third time a graph has changed.
         for turn in 0..3 {
             let mut view = data.clone();
-            view.hide(&hidden, Vec::new(), "", Limits::NONE).unwrap();
+            view.hide(&hidden, None, "", Limits::NONE).unwrap();
             assert_eq!(told(&view), told(&less), "seed {seed}, turn {turn}");
             assert_eq!(view.inferred_len(), less.inferred_len());
             hidden_schemas += usize::from(graphs[0].0);

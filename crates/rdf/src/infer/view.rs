@@ -33,14 +33,14 @@ impl Dataset {
         })
     }
 
-    /// Makes it what somebody sees who may not see the graphs `hidden`: those are not there, `shown` are what is said here instead of
-    /// what their graphs say, nothing follows from what is not seen, and the order of answers and dumps follows from what the terms
+    /// Makes it what somebody sees who may not see the graphs `hidden`: those are not there, the graph `shown` asserts the triples that
+    /// are given here and no others, nothing follows from what is not seen, and the order of answers and dumps follows from what the terms
     /// say ([`Self::make_view`]). From the host's own graphs ([`crate::Options::derived`]) nothing is inferred. If it fails, the dataset
     /// is of no use.
     pub fn hide(
         &mut self,
         hidden: &[Id],
-        shown: Vec<(Id, Arc<Graph>)>,
+        shown: Option<(Id, Arc<Graph>)>,
         derived: &str,
         limits: Limits<'_>,
     ) -> Result<()> {
@@ -50,7 +50,7 @@ impl Dataset {
             self.put_graph(*g, Arc::default());
         }
         let Some(layer) = &mut self.inferred else {
-            for (g, graph) in shown {
+            if let Some((g, graph)) = shown {
                 self.put_graph(g, graph);
             }
             return Ok(());
@@ -71,10 +71,10 @@ impl Dataset {
                 self.close_alone(g, limits)?;
             }
         }
-        for (g, graph) in shown {
-            self.close_again(g, graph, limits)?;
+        match shown {
+            Some((g, graph)) => self.close_again(g, graph, limits),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether named graphs are closed by more than they say themselves.

@@ -22,6 +22,7 @@ mod openlineage;
 mod pages;
 mod plain;
 mod raw;
+mod rdf_rights;
 mod refused;
 mod routes;
 mod senders;

@@ -4,7 +4,7 @@ use super::{Add, Added, Done, How, Request, Shared, Task};
 use crate::rdf::MEMORY;
 use crate::rdf::disk::{self, Writer};
 use crate::rdf::meta::{GRAPH, check_names, check_target, put_in, take_out};
-use crate::rdf::rights::{Bound, Rights};
+use crate::rdf::rights::{AskerGuard, Rights};
 use crate::rdf::{Changed, LOG_MAX, Rules, error, fetch, moment};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::Key;
@@ -124,11 +124,11 @@ impl Group {
             options.remote = Some(&heard);
         }
         let asker = how.asker.as_ref();
-        let bound = asker.map(|asker| Bound {
+        let guard = asker.map(|asker| AskerGuard {
             asker,
             stop: &*how.stop,
         });
-        options.guard = bound.as_ref().map(|bound| bound as &dyn Guard);
+        options.guard = guard.as_ref().map(|guard| guard as &dyn Guard);
         let asks = !how.meta.is_empty();
         if let Err(e) = put_in(&mut self.data, &how.meta) {
             return done(Err(e));

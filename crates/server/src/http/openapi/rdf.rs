@@ -288,7 +288,7 @@ pub(super) fn paths() -> Map<String, Json> {
     let stats = operation(
         "rdf_stats",
         "what RDF data there is",
-        &[],
+        &["uid", "gids"],
         &[("200", "figures", json())],
     );
     care("stats", "get", stats);
@@ -323,14 +323,14 @@ pub(super) fn paths() -> Map<String, Json> {
     let checkpoint = operation(
         "rdf_checkpoint",
         "writes an image of all RDF data",
-        &[],
+        &["uid", "gids"],
         &[("200", "quads and bytes", json())],
     );
     care("checkpoint", "post", checkpoint);
     let drop = operation(
         "rdf_drop",
         "forgets all RDF data",
-        &[],
+        &["uid", "gids"],
         &[("200", "how much there was", json())],
     );
     care("drop", "post", drop);

@@ -23,7 +23,7 @@ use esker::rdf::{Add, Packing, Rules};
 use esker_model::namespace::Errno;
 use esker_model::object::Asker;
 use esker_model::{Error, ErrorKind};
-use http::{Method, StatusCode};
+use http::{Method, Response, StatusCode};
 use serde_json::{Value as Json, json};
 use std::cell::Cell;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -40,6 +40,7 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
         ("load", &Method::POST) => load(asked, body).await,
         ("checkpoint", &Method::POST) => {
             asked.may_write()?;
+            of_all(asked)?;
             asked
                 .move_on_thread(None, |service, _, out| {
                     let done = service.database.rdf_live().and_then(|live| {
@@ -54,10 +55,7 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
         }
         ("drop", &Method::POST) => {
             asked.may_write()?;
-            let asker = asked.asker(&asked.parameters)?;
-            if Asker::limited(asker.as_ref()).is_some() {
-                return Err(refused(&Errno::Access.at("all RDF data").into()));
-            }
+            of_all(asked)?;
             asked
                 .move_on_thread(None, |service, _, out| {
                     let done = service.database.rdf_live().and_then(|live| live.drop_all());
@@ -69,6 +67,15 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
             StatusCode::NOT_FOUND,
             "expected GET /api/v1/rdf/dump or stats, or POST /api/v1/rdf/load, checkpoint or drop",
         )),
+    }
+}
+
+/// Refuses those who may not see all RDF data what is done with all of it, and tells how much that is.
+fn of_all(asked: &Asked) -> Result<(), Response<Body>> {
+    let asker = asked.asker(&asked.parameters)?;
+    match Asker::limited(asker.as_ref()) {
+        Some(_) => Err(refused(&Errno::Access.at("all RDF data").into())),
+        None => Ok(()),
     }
 }
 
@@ -222,9 +229,11 @@ async fn load(asked: &Asked, body: Body) -> Answered {
             sync,
             asker: asker.clone(),
         });
-        let done = added.map(|added| {
-            let data = live.snapshot();
-            report(files, &loaded, added.new, &data)
+        let done = added.and_then(|added| {
+            // How much is inferred in all says how much there is.
+            let database = service.database.on_behalf_of(asker.as_ref());
+            let data = database.rdf_snapshot_with(None, &|| None)?;
+            Ok(report(files, &loaded, added.new, &data))
         });
         tell(out, done);
     };
