@@ -6,7 +6,7 @@ use esker_model::{NeverCancel, Result};
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Search, check};
 use esker_mount::{How, Mounted, Options, Target};
-use esker_testkit::wait::HANG;
+use esker_testkit::wait::{HANG, eventually};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,7 +104,8 @@ impl Scratch {
 
     pub(crate) fn unmount(&mut self) {
         if let Some(mounted) = self.mounted.take() {
-            mounted.unmount(How::Plain).unwrap();
+            // A program that another test starts holds this process's open files between its fork and its exec, and with them the mount.
+            eventually(|| mounted.unmount(How::Plain));
             mounted.wait().unwrap();
         }
     }
