@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# SoMeta's BOSS case (docs/objects.md): Esker, SQLite, DuckDB and PostgreSQL with the same objects, one after the other.
+# SoMeta's BOSS case (docs/papers/someta.md): Esker, SQLite, DuckDB and PostgreSQL with the same objects, one after the other.
 # Usage: bench-boss.sh [SCRATCH]; SCRATCH is a directory on the file system that is to be measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."

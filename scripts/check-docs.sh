@@ -23,7 +23,7 @@ if [ "${1:-}" != build ]; then
     [ -d "$ESKER_LOGS" ] || { echo "docs: no logs of Darshan at $ESKER_LOGS: make darshan-logs" >&2; exit 1; }
     [ -x "$ESKER_HARVEST" ] || { echo "docs: no $ESKER_HARVEST: scripts/check-harvest.sh makes it" >&2; exit 1; }
     [ -x "$ESKER_ETCD" ] || { echo "docs: no etcd at $ESKER_ETCD: make origin-servers" >&2; exit 1; }
-    python3 scripts/docs/run.py "$(dirname "$esker")" README.md docs/book/*.md
+    python3 scripts/docs/run.py "$(dirname "$esker")" README.md docs/book/*.md docs/papers/graphmeta.md
 fi
 python3 scripts/docs/site.py "$esker" target/docs-src
 rm -rf target/docs
